@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from refdelta.core.table.types import StructField, StructType, parse_schema, schema_json
-from refdelta.engine.arrow.schema import from_arrow, to_arrow
+from refdelta.engine.arrow.field_metadata import declared_schema, described_arrow
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-# Generated columns, defaults and identity columns: see refdelta.operations.write.column_declarations.
-_TEXTS = ("delta.generationExpression", "CURRENT_DEFAULT")
-_NUMBERS = ("delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert")
-_NUMBER = re.compile(r"-?\d{1,19}|true|false").fullmatch
 
 
 class Schema:
@@ -34,8 +25,13 @@ class Schema:
 
     @classmethod
     def from_arrow(cls, schema: Any) -> Schema:
-        """From anything with ``__arrow_c_schema__``. Raises ``UnsupportedTypeError`` for what Delta cannot store."""
-        return cls(from_arrow(pa.schema(schema)))
+        """From anything with ``__arrow_c_schema__``, with the metadata of its fields.
+
+        Raises:
+            UnsupportedTypeError: Delta cannot store a type.
+            InvalidArgumentError: the metadata of a field cannot be kept; the column and the key are named.
+        """
+        return cls(declared_schema(pa.schema(schema)))
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
@@ -53,8 +49,11 @@ class Schema:
         return [f.name for f in self.struct.fields]
 
     def to_arrow(self) -> pa.Schema:
-        """The Arrow schema with which this table is read."""
-        return to_arrow(self.struct)
+        """The Arrow schema with which this table is read, with the metadata of the fields as text.
+
+        Physical names and ids of a column mapping and the history of types are left out: they belong to this table.
+        """
+        return described_arrow(self.struct)
 
     def to_json(self) -> str:
         """The ``schemaString`` of the log."""
@@ -82,18 +81,10 @@ def struct_of(schema: Any) -> StructType:
     Raises:
         InvalidArgumentError: it is no :class:`Schema`, and has no ``__arrow_c_schema__``.
         UnsupportedTypeError: a type that Delta cannot store.
+        InvalidArgumentError: the metadata of a field cannot be kept; the column and the key are named.
     """
     if isinstance(schema, Schema):
         return schema.struct
     if not hasattr(schema, "__arrow_c_schema__"):
         raise InvalidArgumentError(f"schema is a refdelta.Schema or an Arrow schema, not a {type(schema).__name__}")
-    given = pa.schema(schema)
-    return StructType(
-        tuple(replace(f, metadata=_declared(item)) for f, item in zip(from_arrow(given), given, strict=True))
-    )
-
-
-def _declared(item: pa.Field) -> dict[str, Any]:
-    """The declarations of a column's values in the metadata of an Arrow field, such as one of deltalake."""
-    found = ((key.decode(), value.decode()) for key, value in (item.metadata or {}).items())
-    return {k: v if k in _TEXTS else json.loads(v) for k, v in found if k in _TEXTS or (k in _NUMBERS and _NUMBER(v))}
+    return declared_schema(pa.schema(schema))

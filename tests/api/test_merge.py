@@ -126,6 +126,7 @@ def test_aliases_and_names_without_them(table):
 # --- keys ---
 
 
+@pytest.mark.sample(check=8)
 @pytest.mark.parametrize(
     ("keys", "kind"),
     [

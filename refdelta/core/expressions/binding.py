@@ -2,7 +2,8 @@
 
 In a comparison a literal takes the other side's type where it fits there exactly. Otherwise both sides are cast to the
 wider common type: integers and decimals to a decimal with room for both, anything with a double to double. Strings
-become dates, timestamps, numbers or booleans when they are compared with one. The session's time zone is UTC.
+become dates, timestamps, numbers or booleans when they are compared with one: bigint for integers, double for other
+numbers. A string that is none is then an error, as in Spark's ANSI mode. The session's time zone is UTC.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from decimal import Decimal
 
 from refdelta.core.expressions import partition_values
 from refdelta.core.expressions.casting import cast_literal, cast_string, convert_value, convertible
-from refdelta.core.expressions.coercion import coerce, common_type, literal_as, wider
+from refdelta.core.expressions.coercion import MAX_PRECISION, coerce, common_type, literal_as, wider, with_string
 from refdelta.core.expressions.functions import typed_call
 from refdelta.core.expressions.library.times import interval_call
 from refdelta.core.expressions.like import like_tokens
@@ -248,10 +249,13 @@ def _in(value: Value, items: Sequence[Literal]) -> Predicate:
         return FALSE
     if _always_null(value):
         return NULL
-    types = [_common(value, item) for item in items]
-    common = types[0]
-    for other in types[1:]:
-        common = wider(common, other) or _refuse(Literal(None, common), Literal(None, other))
+    common = value.type
+    # Spark widens the type of a string from item to item, in their order.
+    for other in [item.type if value.type == STRING else _common(value, item) for item in items]:
+        found = wider(common, other) or _with_string(common, other)
+        common = found or _refuse(Literal(None, common), Literal(None, other))
+    if value.type == STRING and isinstance(common, DecimalType) and common.precision > MAX_PRECISION:
+        raise PredicateError(f"{_shown(value)} cannot be compared with numbers of so many digits; cast it")
     return In(_as(value, common), tuple(dict.fromkeys(literal_as(item, common) for item in items)))
 
 
@@ -291,10 +295,15 @@ def _common(left: Value, right: Value) -> DataType:
             return _of_string(left, right)
         if is_numeric(left.type) and _fits(right, left.type):
             return left.type
-    if STRING in (left.type, right.type) and isinstance(left, Literal) and isinstance(right, Literal):
-        other = right.type if left.type == STRING else left.type
-        return LONG if other in INTEGRAL else other
-    return wider(left.type, right.type) or _refuse(left, right)
+    return wider(left.type, right.type) or _with_string(left.type, right.type) or _refuse(left, right)
+
+
+def _with_string(left: DataType, right: DataType) -> DataType | None:
+    """The type in which strings are compared with another type; None if they are not."""
+    found = with_string(left, right)
+    if found is None or isinstance(found, DecimalType) or not convertible(STRING, found):
+        return None
+    return found
 
 
 def _of_string(column: Value, literal: Literal) -> DataType:
@@ -343,4 +352,6 @@ def _named(value: Value) -> str:
 def _as(value: Value, target: DataType) -> Value:
     if isinstance(value, Literal):
         return literal_as(value, target)
-    return value if value.type == target else Cast(value, target)
+    if value.type == target:
+        return value
+    return Convert(value, target) if value.type == STRING else Cast(value, target)

@@ -36,7 +36,7 @@ from refdelta.core.table.types import BOOLEAN, DATE, INTEGRAL, is_exact
 _MOST = 4096
 """So many pairs of alternatives are looked at; of more, nothing is said."""
 
-_STEPS = 100_000
+_STEPS = 40_000
 """So many conditions are looked at, over all pairs of alternatives; of more, nothing is said."""
 
 _ORDERS = {"=": {0}, "<>": {-1, 1}, "<": {-1}, "<=": {-1, 0}, ">": {1}, ">=": {0, 1}}

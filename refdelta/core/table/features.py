@@ -183,7 +183,7 @@ _ROWS: tuple[Feature, ...] = (
         preview="typeWidening-preview",
         drop="history",
     ),
-    _unknown_here("catalogManaged", "reader_writer", requires=("inCommitTimestamp",), hint=_CATALOG),
+    _both("catalogManaged", requires=("inCommitTimestamp",), write="always"),
     _both("variantType", write="always", active=_type("variant"), preview="variantType-preview"),
     _both(
         "variantShredding",

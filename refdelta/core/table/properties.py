@@ -210,7 +210,9 @@ _ROWS: tuple[Property, ...] = (
     Property("delta.tuneFileSizesForRewrites", _boolean, default=False),
     Property("delta.universalFormat.enabledFormats", _text, default=""),
     Property("delta.writePartitionColumnsToParquet", _boolean, default=False),
-    # This engine's own. Whether small deletion vectors stand in the log.
+    # This engine's own. The catalog of a catalog-managed table, for messages.
+    Property("refdelta.catalog", _text),
+    # Whether small deletion vectors stand in the log.
     Property("refdelta.inlineDeletionVectors", _boolean, default=False),
     # So many versions have a log compaction file; none unless said.
     Property("refdelta.logCompactionInterval", _integer(2)),

@@ -223,7 +223,7 @@ def _json(value: _Bound, kind: DataType, *, up: bool) -> str | None:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, float):
-        return repr(value)
+        return repr(value + 0.0)  # a bound that is a negative zero would depend on the order of rows
     name = _name(kind)
     if name == "date":
         return _date_json(value)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from refdelta.engine.parquet.column_stats import StatsCollector, StatsLeaf
 from refdelta.engine.parquet.dictionaries import dictionary_columns, with_dictionaries
+from refdelta.engine.parquet.file_options import file_options
 from refdelta.engine.parquet.layout import CODECS
 from refdelta.errors import DataFileError, InternalError, StoreError
 from refdelta_storage.base import Store
@@ -95,6 +96,7 @@ class Encoder:
     ):
         self._pages = pages
         self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
+        self._options = file_options()  # of the caller's context, which the threads have not
         self._workers = max(1, workers)
         self._pool: ThreadPoolExecutor | None = None
         self._changed = threading.Condition()
@@ -221,7 +223,9 @@ class Encoder:
                 self._create(file, group.rows)
             before = file.sink.tell() if file.sink else 0
             rows = _as_before(group.rows, file.writer.schema)
-            file.writer.write_table(rows, row_group_size=rows.num_rows)
+            file.writer.write_table(
+                rows, row_group_size=min(rows.num_rows, self._options.row_group_rows or rows.num_rows)
+            )
             grown = file.sink.tell() - before if file.sink else 0
         except (StorageError, OSError, pa.ArrowException) as error:
             raise _translated(error, file.key) from error
@@ -247,17 +251,20 @@ class Encoder:
     def _create(self, file: DataFile, rows: pa.Table) -> None:
         file.output = self._store.open_output(file.key)
         file.sink = file.output.__enter__()
+        schema = with_dictionaries(self._schema, rows.schema.types)
+        dictionaries = dictionary_columns(rows)
+        # As in Spark: decimals of up to 18 digits as integers, an index of pages, no Arrow schema.
+        arguments: dict[str, Any] = {
+            "compression": CODECS[self._codec][0],
+            "data_page_version": self._pages,
+            "use_dictionary": dictionaries,
+            "store_decimal_as_integer": True,
+            "write_page_index": True,
+            "write_batch_size": _batch_size(rows),
+            "store_schema": False,
+        }
         file.writer = pq.ParquetWriter(
-            file.sink,
-            with_dictionaries(self._schema, rows.schema.types),
-            compression=CODECS[self._codec][0],
-            data_page_version=self._pages,
-            use_dictionary=dictionary_columns(rows),
-            # As in Spark: decimals of up to 18 digits as integers, an index of pages, no Arrow schema.
-            store_decimal_as_integer=True,
-            write_page_index=True,
-            write_batch_size=_batch_size(rows),
-            store_schema=False,
+            file.sink, schema, **{**arguments, **self._options.of_writer(self._schema, dictionaries)}
         )
 
     def _close(self, file: DataFile) -> None:

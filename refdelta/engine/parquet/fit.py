@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -36,6 +36,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+MERGE_SCHEMA: Final = 'schema_mode="merge"'
+"""The argument with which a write adds columns."""
+
+
+class RowMisfitError(SchemaMismatchError):
+    """A value that its column does not have, in a row whose number is not known here.
+
+    Attributes:
+        place: the index of the row in the batch.
+    """
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.place)
+
+    def of_row(self, row: int | None) -> SchemaMismatchError:
+        """The error with the number of the row, if it is known."""
+        return SchemaMismatchError(str(self) if row is None else f"row {row}: {self}")
+
+
 class Fitter:
     """Converts batches of one schema to a table's schema; made by :func:`plan_fit`.
 
@@ -47,16 +70,17 @@ class Fitter:
         self.schema = schema
         self._plan = plan
 
-    def apply(self, batch: pa.RecordBatch, first: int = 0) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch, first: int | None = 0) -> pa.RecordBatch:
         """The batch in the table's schema: its columns in order, missing ones null.
 
         Args:
             batch: the rows.
-            first: the number of rows before them, for errors.
+            first: the number of rows before them, for errors; None if the rows have other numbers.
 
         Raises:
             ConstraintViolationError: a null in a column that is not nullable, or a string that is too long.
             SchemaMismatchError: a value that the column's type does not have; column, row, value and type are named.
+                If ``first`` is None: a :class:`RowMisfitError`, which names no row.
         """
         try:
             columns = [
@@ -66,18 +90,26 @@ class Fitter:
                 for child in self._plan.children
             ]
         except _MisfitError as misfit:
+            if first is None:
+                raise RowMisfitError(str(misfit), misfit.place) from None
             raise SchemaMismatchError(f"row {first + misfit.place}: {misfit}") from None
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 @functools.lru_cache(maxsize=32)  # appends often have the same schema
-def plan_fit(data_schema: pa.Schema, table_schema: StructType, made: frozenset[str] = frozenset()) -> Fitter:
+def plan_fit(
+    data_schema: pa.Schema,
+    table_schema: StructType,
+    made: frozenset[str] = frozenset(),
+    growth: str = MERGE_SCHEMA,
+) -> Fitter:
     """Match the columns of data with those of a table.
 
     Args:
         data_schema: of the batches to come.
         table_schema: of the table.
         made: columns that are computed later, and may be null or missing before that.
+        growth: the argument with which the statement would add columns, for errors; empty if there is none.
 
     Raises:
         SchemaMismatchError: columns that the table lacks, missing columns, types that do not fit; all are named.
@@ -87,7 +119,7 @@ def plan_fit(data_schema: pa.Schema, table_schema: StructType, made: frozenset[s
     target = to_arrow(table_schema)
     problems: list[Exception] = []
     asked = StructType(tuple(replace(f, nullable=True) if f.name in made else f for f in table_schema))
-    plan = _plan_struct(list(data_schema), asked, "", None, problems)
+    plan = _Planning(growth, problems).struct(list(data_schema), asked, "", None)
     if problems:
         # The narrower class, if it is true of all problems.
         kind = (
@@ -225,79 +257,73 @@ class _Map(msgspec.Struct, frozen=True):
 _Plan = _Leaf | _Struct | _List | _Map
 
 
-def _plan_struct(
-    fields: Sequence[pa.Field], table: StructType, path: str, lengths: Lengths | None, problems: list[Exception]
-) -> _Struct:
-    sources: dict[str, int] = {}
-    for index, item in enumerate(fields):
-        if item.name.lower() in sources:
-            problems.append(
-                SchemaMismatchError(f"column {path}{item.name} occurs twice, names differing in case at most")
-            )
-        elif item.name not in table:
-            problems.append(
-                SchemaMismatchError(f'the table has no column {path}{item.name} (schema_mode="merge" would add it)')
-            )
-        sources.setdefault(item.name.lower(), index)
-    children = [_plan_child(item, sources.get(item.name.lower()), fields, path, lengths, problems) for item in table]
-    return _Struct(arrow_type(table), tuple(child for child in children if child is not None))
-
-
-def _plan_child(
-    item: StructField,
-    source: int | None,
-    fields: Sequence[pa.Field],
-    path: str,
-    lengths: Lengths | None,
-    problems: list[Exception],
-) -> _Child | None:
-    here = path + item.name
-    target = arrow_type(item.type)
-    if source is None:
-        if not item.nullable:
-            problems.append(SchemaMismatchError(f"column {here} is missing, and the table has it not null"))
-        return _Child(here, None, _Leaf(here, target, item.type), target, item.nullable)
-    lengths = lengths_of(item) or _part(lengths, item.name.lower())
-    plan = _plan(fields[source].type, item.type, here, lengths, problems)
-    return None if plan is None else _Child(here, source, plan, target, item.nullable)
-
-
 def _part(lengths: Lengths | None, name: str) -> Lengths | None:
     return lengths.get(name) if isinstance(lengths, dict) else None
 
 
-def _plan(
-    data: pa.DataType, table: DataType, path: str, lengths: Lengths | None, problems: list[Exception]
-) -> _Plan | None:
-    if pa.types.is_dictionary(data) or pa.types.is_run_end_encoded(data):
-        return _plan(data.value_type, table, path, lengths, problems)
-    target = arrow_type(table)
-    if isinstance(table, StructType) and pa.types.is_struct(data):
-        return _plan_struct(list(data.fields), table, f"{path}.", lengths, problems)
-    try:
-        kind = delta_type(data, path)
-    except SchemaMismatchError as error:
-        problems.append(error)
-        return None
-    if isinstance(table, ArrayType) and isinstance(kind, ArrayType):
-        element = _plan(data.value_type, table.element, f"{path}.element", _part(lengths, "element"), problems)
-        return None if element is None else _List(path, target, element, table.contains_null)
-    if isinstance(table, MapType) and isinstance(kind, MapType):
-        key = _plan(data.key_type, table.key, f"{path}.key", _part(lengths, "key"), problems)
-        value = _plan(data.item_type, table.value, f"{path}.value", _part(lengths, "value"), problems)
-        return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
-    if not may_fit(kind, table):
-        problems.append(SchemaMismatchError(f"column {path} is {table} in the table and {kind} in the data"))
-        return None
-    length = lengths if table == STRING and isinstance(lengths, Length) else None
-    return _Leaf(path, target, table, length, _advice(kind, table))
+class _Planning(msgspec.Struct, frozen=True):
+    """The plan of one fit. Columns that do not fit are noted in ``problems``."""
 
+    growth: str
+    problems: list[Exception]
 
-def _advice(data: DataType, table: DataType) -> str:
-    """The change of the column after which it could hold more values, for the end of a message."""
-    if {data, table} <= set(SMALL_INTEGERS):
-        return f'; schema_mode="merge" would change the column to {data}'
-    return f"; alter.change_type() can widen the column to {data}" if can_widen(table, data) else ""
+    def struct(self, fields: Sequence[pa.Field], table: StructType, path: str, lengths: Lengths | None) -> _Struct:
+        sources: dict[str, int] = {}
+        for index, item in enumerate(fields):
+            if item.name.lower() in sources:
+                self._note(f"column {path}{item.name} occurs twice, names differing in case at most")
+            elif item.name not in table:
+                hint = f" ({self.growth} would add it)" if self.growth else ""
+                self._note(f"the table has no column {path}{item.name}{hint}")
+            sources.setdefault(item.name.lower(), index)
+        children = [self._child(item, sources.get(item.name.lower()), fields, path, lengths) for item in table]
+        return _Struct(arrow_type(table), tuple(child for child in children if child is not None))
+
+    def _note(self, problem: str) -> None:
+        self.problems.append(SchemaMismatchError(problem))
+
+    def _child(
+        self, item: StructField, source: int | None, fields: Sequence[pa.Field], path: str, lengths: Lengths | None
+    ) -> _Child | None:
+        here = path + item.name
+        target = arrow_type(item.type)
+        if source is None:
+            if not item.nullable:
+                self._note(f"column {here} is missing, and the table has it not null")
+            return _Child(here, None, _Leaf(here, target, item.type), target, item.nullable)
+        lengths = lengths_of(item) or _part(lengths, item.name.lower())
+        plan = self._any(fields[source].type, item.type, here, lengths)
+        return None if plan is None else _Child(here, source, plan, target, item.nullable)
+
+    def _any(self, data: pa.DataType, table: DataType, path: str, lengths: Lengths | None) -> _Plan | None:
+        if pa.types.is_dictionary(data) or pa.types.is_run_end_encoded(data):
+            return self._any(data.value_type, table, path, lengths)
+        target = arrow_type(table)
+        if isinstance(table, StructType) and pa.types.is_struct(data):
+            return self.struct(list(data.fields), table, f"{path}.", lengths)
+        try:
+            kind = delta_type(data, path)
+        except SchemaMismatchError as error:
+            self.problems.append(error)
+            return None
+        if isinstance(table, ArrayType) and isinstance(kind, ArrayType):
+            element = self._any(data.value_type, table.element, f"{path}.element", _part(lengths, "element"))
+            return None if element is None else _List(path, target, element, table.contains_null)
+        if isinstance(table, MapType) and isinstance(kind, MapType):
+            key = self._any(data.key_type, table.key, f"{path}.key", _part(lengths, "key"))
+            value = self._any(data.item_type, table.value, f"{path}.value", _part(lengths, "value"))
+            return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
+        if not may_fit(kind, table):
+            self._note(f"column {path} is {table} in the table and {kind} in the data")
+            return None
+        length = lengths if table == STRING and isinstance(lengths, Length) else None
+        return _Leaf(path, target, table, length, self._advice(kind, table))
+
+    def _advice(self, data: DataType, table: DataType) -> str:
+        """The change of the column after which it could hold more values, for the end of a message."""
+        if self.growth == MERGE_SCHEMA and {data, table} <= set(SMALL_INTEGERS):
+            return f"; {MERGE_SCHEMA} would change the column to {data}"
+        return f"; alter.change_type() can widen the column to {data}" if can_widen(table, data) else ""
 
 
 # --- arrays ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ that the loop would refuse; whatever they do not match goes through the loop.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -182,6 +183,71 @@ _BOUNDS: Final = {1: BINARY, 2: BINARY, 5: BINARY, 6: BINARY}
 _SIZES: Final = {2: LIST, 3: LIST}
 _ENCRYPTED: Final = (8, 9)
 _DEEPEST_FOOTER: Final = 60
+_USUAL_FOOTER: Final = 16 * 2**10  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FooterForm:
+    """The parts of a footer that most files of one writer share: the schema, and the notes after the row groups.
+
+    Args:
+        head: the bytes up to the number of rows.
+        notes: the bytes from the key-value metadata on.
+    """
+
+    head: bytes
+    notes: bytes
+
+    @classmethod
+    def of(cls, footer: bytes, metadata: Any) -> FooterForm | None:
+        """The form of a footer; None if its ends do not show it.
+
+        The row groups, whose descriptions are long, are not gone through: the notes are found by their first text.
+
+        Args:
+            footer: the footer.
+            metadata: the same as a ``FileMetaData``.
+        """
+        keys = list(metadata.metadata or ())
+        # The field after the row groups: a list of structs that begin with a key, or the name of the writer.
+        first = bytes([1 << 4 | LIST, len(keys) << 4 & 240 | STRUCT, 1 << 4 | BINARY] if keys else [2 << 4 | BINARY])
+        texts = keys or [(metadata.created_by or "").encode()]
+        starts = [footer.rfind(first + bytes([len(text)]) + text) for text in texts if len(text) < _LONG]
+        start = max(starts, default=-1)
+        schema, notes = (
+            CompactReader(part, "the footer", deepest=_DEEPEST_FOOTER) for part in (footer, footer[start:])
+        )
+        try:
+            head = next((schema.position for _ in schema.fields({3: I64})), 0)
+            _ = list(notes.fields({}))
+        except (IndexError, ValueError):
+            return None
+        whole = start > head > 0 and notes.position == len(footer) - start
+        return cls(footer[:head], footer[start:]) if whole and len(keys) < 15 else None
+
+    def matches(self, footer: bytes) -> bool:
+        """Whether a footer has this form, so that its columns have the same names and types."""
+        fits = len(footer) >= len(self.head) + len(self.notes)
+        return fits and footer.startswith(self.head) and footer.endswith(self.notes)
+
+
+def read_footer(path: str) -> bytes | None:
+    """The footer of a local file; None if it has none that is not encrypted. Raises ``OSError``."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        size = os.fstat(file).st_size
+        tail = _at(file, max(0, size - _USUAL_FOOTER), size)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if not tail.endswith(b"PAR1") or length > size:
+            return None
+        return (tail[-length:] if length <= len(tail) else _at(file, size - length, size))[:-8]
+    finally:
+        os.close(file)
+
+
+def _at(file: int, start: int, end: int) -> bytes:
+    os.lseek(file, start, os.SEEK_SET)
+    return os.read(file, end - start)
 
 
 def check_footer(metadata: Any, bytes_at: BytesAt, size: int) -> frozenset[int]:

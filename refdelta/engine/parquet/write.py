@@ -29,6 +29,7 @@ from refdelta.engine.arrow.arrays import array_of
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.dictionaries import joined, text_size
 from refdelta.engine.parquet.encode import DataFile, Encoder
+from refdelta.engine.parquet.file_options import file_options
 from refdelta.engine.parquet.layout import FileLayout, PartitionKey, codec_of, file_name, pages_of
 from refdelta.engine.scan.executor import cores
 from refdelta.errors import DeltaError, InvalidArgumentError
@@ -111,7 +112,7 @@ def write_files(
     """
     target = _target_size(properties, target_file_size)
     layout = FileLayout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
-    codec = codec_of(properties.compression_codec)
+    codec = codec_of(file_options().codec or properties.compression_codec)
     leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), pages_of(properties))
     router = _Router(layout, encoder, codec, target, unique or _names.get()())
@@ -190,7 +191,8 @@ def write_changes(
         )
         return files, []
     properties, partition_columns = table.properties, table.partition_columns
-    target, codec = _target_size(properties, target_file_size), codec_of(properties.compression_codec)
+    target = _target_size(properties, target_file_size)
+    codec = codec_of(file_options().codec or properties.compression_codec)
     own, materialized = without_hidden(table.schema), properties.writes_partition_columns
     layout = FileLayout.of(table.schema, partition_columns, materialized=materialized)
     recorded = FileLayout.of(StructType((*own, CHANGE_TYPE)), partition_columns, materialized=materialized)

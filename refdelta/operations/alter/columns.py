@@ -36,7 +36,8 @@ from refdelta.core.table.types import (
     schema_json,
     type_named,
 )
-from refdelta.engine.arrow.schema import delta_type, from_arrow
+from refdelta.engine.arrow.field_metadata import declared_schema
+from refdelta.engine.arrow.schema import delta_type
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import (
@@ -49,7 +50,7 @@ from refdelta.errors import (
 from refdelta.operations.alter.change import change_schema, change_table, in_json, noted_version
 from refdelta.operations.alter.names import dotted, split_path
 from refdelta.operations.dml.rewrite import find_matches
-from refdelta.operations.write.column_declarations import MARKS, check_default, with_mark
+from refdelta.operations.write.column_declarations import check_added, check_default, with_mark
 from refdelta.operations.write.identity import START, Numbering, with_marks
 from refdelta.operations.write.row_rules import DEFAULT, INVARIANTS
 from refdelta.schema import Schema
@@ -76,7 +77,8 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
     Raises:
         UnsupportedTypeError: Delta has no type for an Arrow type.
         SchemaMismatchError: a column exists already, or Delta cannot store its name.
-        InvalidArgumentError: there are no fields, a column is not nullable, or a path does not lead to a struct.
+        InvalidArgumentError: there are no fields, a column is not nullable, a path does not lead to a struct, or the
+            metadata of a field declares values or rules, which existing rows do not have.
     """
     fields = _fields_of(given)
     if not fields:
@@ -88,11 +90,7 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
                 f"cannot add column {item.name!r}: it and its fields must be nullable, since existing rows have no "
                 "value for it"
             )
-        if marks := sorted({*MARKS, INVARIANTS} & item.metadata.keys()):
-            raise InvalidArgumentError(
-                f"cannot add column {item.name!r} with {', '.join(marks)}: existing rows have no such value; add it "
-                "without these"
-            )
+        check_added(StructType(), StructType((item,)))
         grown = merge_schemas(schema, StructType((_placed(schema, split_path(item.name), item),)), changes="refused")
         if grown == schema:
             raise SchemaMismatchError(f"cannot add column {item.name!r}: the table has it already")
@@ -435,9 +433,9 @@ def _fields_of(given: Any) -> list[StructField]:
     if isinstance(given, Schema):
         return given.fields
     if isinstance(given, pa.Schema):
-        return list(from_arrow(given))
+        return list(declared_schema(given))
     if isinstance(given, pa.Field):
-        return list(from_arrow(pa.schema([given])))
+        return list(declared_schema(pa.schema([given])))
     if hasattr(given, "__arrow_c_schema__"):
         # A field or a schema of deltalake; both are exported as a field.
         return _exported(given)
@@ -449,8 +447,8 @@ def _fields_of(given: Any) -> list[StructField]:
 def _exported(given: Any) -> list[StructField]:
     field = pa.field(given)
     if field.name:
-        return list(from_arrow(pa.schema([field])))
-    return list(from_arrow(pa.schema(given)))
+        return list(declared_schema(pa.schema([field])))
+    return list(declared_schema(pa.schema(given)))
 
 
 def _placed(schema: StructType, path: Sequence[str], item: StructField) -> StructField:

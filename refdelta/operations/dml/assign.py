@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,21 +14,22 @@ import pyarrow.compute as pc
 from refdelta import arguments
 from refdelta.core.expressions.assignment import store_assign
 from refdelta.core.expressions.binding import resolve_column
-from refdelta.core.expressions.expression import columns
+from refdelta.core.expressions.expression import Column, columns
+from refdelta.core.expressions.interval_types import INTERVALS
 from refdelta.core.pruning.generated_partitions import GENERATION
 from refdelta.core.table.evolution import as_nullable
 from refdelta.core.table.row_tracking import ROW_COMMIT_VERSION
-from refdelta.core.table.types import StructType
+from refdelta.core.table.types import VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
 from refdelta.engine.arrow.schema import arrow_type, to_arrow
 from refdelta.engine.expressions.evaluate import evaluate_value
 from refdelta.engine.expressions.sql import parse_expression
-from refdelta.engine.parquet.fit import plan_fit
-from refdelta.errors import InvalidArgumentError
+from refdelta.engine.parquet.fit import Fitter, RowMisfitError, plan_fit
+from refdelta.errors import InvalidArgumentError, unknown_name
 from refdelta.operations.alter.names import split_path
 from refdelta.operations.write.row_rules import DEFAULT
 
 if TYPE_CHECKING:
-    from refdelta.core.expressions.expression import Column, Value
+    from refdelta.core.expressions.expression import Value
     from refdelta.core.expressions.scope import Scope
     from refdelta.operations.write.row_rules import RowRules
 
@@ -50,20 +52,31 @@ class Assignment:
 
 
 def expressions(
-    given: Mapping[str, str], schema: StructType, scope: StructType | Scope, *, alias: str = "", now: int
+    given: Mapping[str, str],
+    schema: StructType,
+    scope: StructType | Scope,
+    *,
+    alias: str = "",
+    source: str = "",
+    now: int,
 ) -> list[Assignment]:
     """Assignments of SQL expressions.
+
+    Structs, arrays and maps are cast by value, as written data are, and so are the columns of a source. Computed values
+    of other types are cast as Spark's store assignment does it.
 
     Args:
         given: by column, with or without the alias, SQL in Spark's dialect; or DEFAULT, for the column's default.
         schema: the schema of the table that is changed.
         scope: the columns that the expressions may name.
         alias: the alias of the table.
+        source: the alias of a relation whose columns are data to write.
         now: the time of the statement, in microseconds since 1970 (UTC).
 
     Raises:
         ColumnNotFoundError: a column does not exist.
-        PredicateError: an expression cannot be parsed, bound or assigned to its column.
+        PredicateError: an expression cannot be parsed or bound.
+        SchemaMismatchError: an expression cannot be assigned to its column, by its type.
         InvalidArgumentError: a column is assigned twice.
     """
     found = []
@@ -76,10 +89,66 @@ def expressions(
         sql = _default(column, schema) if text.strip().lower() == "default" else text
         if sql is None:
             continue
-        value = store_assign(parse_expression(sql, scope, now=now), as_nullable(column.type), name)
-        evaluate = functools.partial(_evaluated, value)
+        value, kind = parse_expression(sql, scope, now=now), as_nullable(column.type)
+        if _is_fitted(value, kind, source):
+            evaluate = fitting(
+                functools.partial(_evaluated, value), arrow_type(value.type), StructField(".".join(column.path), kind)
+            )
+        else:
+            value = store_assign(value, kind, name)
+            evaluate = functools.partial(_evaluated, value)
         found.append(Assignment(column.path, evaluate, columns(value)))
     return _distinct(found)
+
+
+def _is_fitted(value: Value, kind: DataType, source: str) -> bool:
+    """True for values that are cast by value, as written data are."""
+    if value.type in (kind, VOID):
+        return False
+    if is_nested(value.type) or is_nested(kind):
+        return _same_names(value.type, kind)
+    return isinstance(value, Column) and bool(source) and value.path[0] == source
+
+
+def _same_names(one: DataType, other: DataType) -> bool:
+    """True if two types have fields of the same names, in any case and order, at every depth, and the first one has no
+    intervals.
+    """
+    match one, other:
+        case StructType(), StructType():
+            twins = [(field, other.find(field.name)) for field in one]
+            return len(one) == len(other) and all(
+                twin is not None and _same_names(field.type, twin.type) for field, twin in twins
+            )
+        case ArrayType(), ArrayType():
+            return _same_names(one.element, other.element)
+        case MapType(), MapType():
+            return _same_names(one.key, other.key) and _same_names(one.value, other.value)
+    return one == VOID or (is_nested(one) == is_nested(other) and one not in INTERVALS)
+
+
+def fitting(values: Evaluate, kind: pa.DataType, column: StructField, growth: str = "") -> Evaluate:
+    """Computes values and casts them by value to the type of a column, as written data are.
+
+    Args:
+        values: computes them.
+        kind: their type.
+        column: the column, whose name stands in errors.
+        growth: as for :func:`~refdelta.engine.parquet.fit.plan_fit`.
+
+    Raises:
+        SchemaMismatchError: no value of the type fits. For a single value that does not fit, the result raises
+            :class:`~refdelta.engine.parquet.fit.RowMisfitError`.
+    """
+    given = pa.schema([pa.field(column.name, kind)])
+    nullable = StructType((replace(column, type=as_nullable(column.type), nullable=True),))
+    fitter = plan_fit(given, nullable, growth=growth)
+    return functools.partial(_fitted, fitter, given, values)
+
+
+def _fitted(fitter: Fitter, given: pa.Schema, values: Evaluate, batch: pa.RecordBatch) -> pa.Array:
+    rows = pa.RecordBatch.from_arrays([_as(values(batch), given.field(0).type)], schema=given)
+    return fitter.apply(rows, None).column(0)
 
 
 def _default(column: Column, schema: StructType) -> str | None:
@@ -105,9 +174,28 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_nested(kind):
+        _check_parts(value, kind)
         return pa.array([value], kind)[0]
     # In two steps: with a type, pa.array truncates numbers silently, but a cast refuses to.
     return pa.array([value]).cast(kind)[0]
+
+
+def _check_parts(value: Any, kind: pa.DataType) -> None:
+    """Refuse what Arrow would leave out of a nested value, or cut. Raises ``ValueError``."""
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):
+        if unknown := [name for name in value if kind.get_field_index(name) < 0]:
+            raise ValueError(unknown_name("field", unknown[0], kind.names))
+        for name, part in value.items():
+            _check_parts(part, kind.field(name).type)
+    elif pa.types.is_map(kind) and value is not None:
+        for key, part in value.items() if isinstance(value, Mapping) else value:
+            _check_parts(key, kind.key_type)
+            _check_parts(part, kind.item_type)
+    elif pa.types.is_list(kind) and isinstance(value, Iterable):
+        for part in value:
+            _check_parts(part, kind.value_type)
+    elif pa.types.is_integer(kind) and isinstance(value, (float, Decimal)) and value % 1:
+        raise ValueError(f"{value} is not a whole number")
 
 
 def _evaluated(value: Value, batch: pa.RecordBatch) -> pa.Array:
@@ -150,18 +238,32 @@ class Setter:
         self._assignments = assignments
         self._rules = rules
 
-    def __call__(self, rows: pa.RecordBatch, inputs: pa.RecordBatch, first: int = 0) -> pa.RecordBatch:
+    def __call__(
+        self, rows: pa.RecordBatch, inputs: pa.RecordBatch, first: int = 0, numbers: pa.Array | None = None
+    ) -> pa.RecordBatch:
         """The rows with their new values.
 
         Args:
             rows: rows of the table.
             inputs: as many rows, with the columns that the expressions name.
             first: the number of rows that were numbered before these, if they are new.
+            numbers: the numbers of the rows in the data, for errors; None if they have none.
 
         Raises:
             ConstraintViolationError: a null in a column without nulls, or a row breaks a rule.
             ExpressionError: a value cannot be computed, or does not fit its column.
+            SchemaMismatchError: a value that is written as data does not fit its column.
         """
+        try:
+            columns = self._columns(rows, inputs)
+        except RowMisfitError as error:
+            raise error.of_row(None if numbers is None else numbers[error.place].as_py()) from None
+        made = self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        whole = self._rules.complete(made, self._made, first)
+        self._rules.hold(whole, self._made)
+        return whole
+
+    def _columns(self, rows: pa.RecordBatch, inputs: pa.RecordBatch) -> list[pa.Array]:
         columns = []
         for field, column in zip(self._schema, rows.columns, strict=True):
             if field.name == ROW_COMMIT_VERSION:
@@ -170,10 +272,7 @@ class Setter:
                 continue
             values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
             columns.append(_with_fields(_as(column, field.type), field.type, values))
-        made = self._fitter.apply(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-        whole = self._rules.complete(made, self._made, first)
-        self._rules.hold(whole, self._made)
-        return whole
+        return columns
 
 
 def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[str, ...], pa.Array]]) -> pa.Array:

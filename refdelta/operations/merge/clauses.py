@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,14 +14,14 @@ import pyarrow.compute as pc
 
 from refdelta.core.expressions.expression import columns
 from refdelta.core.expressions.scope import Scope
-from refdelta.core.table.evolution import as_nullable, may_fit, merge_schemas
+from refdelta.core.table.evolution import as_nullable, merge_schemas
 from refdelta.core.table.types import ArrayType, DataType, MapType, StructField, StructType
 from refdelta.engine.arrow.schema import arrow_field
 from refdelta.engine.expressions.sql import parse_predicate
-from refdelta.engine.parquet.fit import plan_fit
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
 from refdelta.operations.alter.names import split_path
-from refdelta.operations.dml.assign import Assignment, expressions, path_in
+from refdelta.operations.dml.assign import Assignment, expressions, fitting, path_in
+from refdelta.operations.write.column_declarations import check_added
 
 if TYPE_CHECKING:
     from refdelta.core.expressions.predicate import Predicate
@@ -128,10 +129,19 @@ def check_clauses(clauses: Sequence[MergeClause]) -> None:
                 )
 
 
-def evolved(clauses: Sequence[MergeClause], sides: MergeSides) -> StructType:
+def evolved(clauses: Sequence[MergeClause], sides: MergeSides, source: StructType) -> StructType:
     """The table's schema after schema evolution: with columns of the source that ``*`` or a clause by name sets.
 
     Columns of both sides keep the table's type; structs of both get the fields that only the source has.
+
+    Args:
+        clauses: the clauses.
+        sides: both relations.
+        source: the schema of the source, with the metadata of its fields.
+
+    Raises:
+        InvalidArgumentError: the metadata of a new column declares values or rules, which existing rows do not have.
+        SchemaMismatchError: a column of both sides has types that do not fit.
     """
     wanted: dict[str, StructField] = {}
     for clause in clauses:
@@ -139,10 +149,10 @@ def evolved(clauses: Sequence[MergeClause], sides: MergeSides) -> StructType:
             continue
         left_out = {name.lower() for name in clause.except_columns}
         if clause.star:
-            wanted |= {f.name.lower(): f for f in sides.source if f.name.lower() not in left_out}
+            wanted |= {f.name.lower(): f for f in source if f.name.lower() not in left_out}
         for name in clause.values or ():
             path = path_in(split_path(name), sides.target, sides.target_alias)
-            found = sides.source.find(path[0])
+            found = source.find(path[0])
             if found is not None and len(path) == 1 and sides.target.find(path[0]) is None:
                 wanted[found.name.lower()] = found
     fields = []
@@ -150,6 +160,7 @@ def evolved(clauses: Sequence[MergeClause], sides: MergeSides) -> StructType:
         own = sides.target.find(field.name)
         if own is None or (_nested(own.type) and _nested(field.type)):
             fields.append(field)
+    check_added(sides.target, StructType(tuple(fields)))
     return merge_schemas(sides.target, StructType(tuple(fields)), changes="refused", casts=True)
 
 
@@ -178,7 +189,9 @@ def bind_clause(clause: MergeClause, sides: MergeSides, schema: StructType, *, m
     if clause.values is not None:
         if not clause.values:
             raise InvalidArgumentError(f"WHEN {clause.when.upper()} THEN {clause.kind.upper()} sets no column")
-        found = expressions(clause.values, schema, scope, alias=sides.target_alias, now=sides.now)
+        found = expressions(
+            clause.values, schema, scope, alias=sides.target_alias, source=sides.source_alias, now=sides.now
+        )
         return BoundClause(clause, condition, tuple(found))
     left_out = {name.lower() for name in clause.except_columns}
     unknown = left_out - {name.lower() for name in (*schema.names, *sides.source.names)}
@@ -228,7 +241,7 @@ def _by_name(
                 whole = ".".join((*path, inner.name))
                 raise ColumnNotFoundError(whole, other.names, "the source, but * sets all columns")
         return made
-    if own != other and (_nested(own) or may_fit(other, own)):
+    if own != other:
         return [_fitted(path, field, place, source)]
     quoted = ".".join(f"`{name.replace('`', '``')}`" for name in path)
     value = ".".join(f"`{name.replace('`', '``')}`" for name in place)
@@ -255,15 +268,14 @@ def _chain(path: tuple[str, ...], field: StructField) -> StructField:
 
 
 def _fitted(path: tuple[str, ...], field: StructField, place: tuple[str, ...], source: StructField) -> Assignment:
-    """The assignment of arrays and maps of structs, whose fields are matched by name as in appended data."""
-    given = pa.schema([arrow_field(dataclasses.replace(source, name=field.name))])
-    fitter = plan_fit(given, StructType((dataclasses.replace(field, type=as_nullable(field.type), nullable=True),)))
+    """The assignment of a column of the source that is cast by value, as in appended data."""
+    named = dataclasses.replace(field, name=".".join(path))
+    value = functools.partial(_column, place)
+    return Assignment(path, fitting(value, arrow_field(source).type, named, "merge_schema=True"), frozenset([place]))
 
-    def value(batch: pa.RecordBatch) -> pa.Array:
-        column = pc.struct_field(batch.column(place[0]), list(place[1:]))
-        return fitter.apply(pa.RecordBatch.from_arrays([column], schema=given)).column(0)
 
-    return Assignment(path, value, frozenset([place]))
+def _column(place: tuple[str, ...], batch: pa.RecordBatch) -> pa.Array:
+    return pc.struct_field(batch.column(place[0]), list(place[1:]))
 
 
 def recorded(clauses: Sequence[MergeClause], when: When) -> str:

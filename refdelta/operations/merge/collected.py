@@ -47,8 +47,11 @@ class Collected:
     def of(cls, plan: MergePlan, reader: pa.RecordBatchReader) -> Collected:
         """The strategy with all rows of a stream, which is read to its end."""
         fitter = plan_fit(reader.schema, plan.source)
-        rows = pa.Table.from_batches([fitter.apply(batch) for batch in reader], to_arrow(plan.source))
-        return cls(Pieces.of(plan, rows))
+        batches, count = [], 0
+        for batch in reader:
+            batches.append(fitter.apply(batch, count))
+            count += batch.num_rows
+        return cls(Pieces.of(plan, pa.Table.from_batches(batches, to_arrow(plan.source)), whole=True))
 
     @cached_property
     def keys(self) -> KeyValues:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import msgspec
 
 from refdelta.core.log.actions import Metadata
+from refdelta.engine.arrow.field_metadata import declared_schema
 from refdelta.engine.arrow.schema import from_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.operations.dml.rewrite import may_remove
@@ -78,7 +79,9 @@ def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: MergeRequest
     struct = from_arrow(source.schema)
     sides = MergeSides(request.target_alias, snapshot.schema, request.source_alias, struct, txn.now)
     on = JoinCondition.of(parse_predicate(request.predicate, sides.both, now=txn.now), request.target_alias)
-    schema = evolved(request.clauses, sides) if request.merge_schema else snapshot.schema
+    schema = snapshot.schema
+    if request.merge_schema:
+        schema = evolved(request.clauses, sides, declared_schema(source.schema))
     changes = with_schema(snapshot, schema)
     clauses = [bind_clause(clause, sides, schema, merge_schema=request.merge_schema) for clause in request.clauses]
     only_deletes = all(clause.kind == "delete" for clause in request.clauses)

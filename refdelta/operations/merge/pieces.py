@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _LEAST_PIECE, _LARGEST_PIECE = 8 * 2**20, 256 * 2**20
 _INSERT_ROWS = 64 * 1024
+_NUMBER = pa.field("\0number", pa.int64())  # no column has such a name
 
 
 @dataclass
@@ -102,15 +103,17 @@ class Pieces:
     Attributes:
         plan: the bound MERGE.
         matcher: finds the pairs with the rows of the source in this process.
+        whole: whether these are all rows of the source, in its order.
     """
 
     plan: MergePlan
     matcher: Matcher
+    whole: bool = False
 
     @classmethod
-    def of(cls, plan: MergePlan, source: pa.Table) -> Pieces:
+    def of(cls, plan: MergePlan, source: pa.Table, *, whole: bool = False) -> Pieces:
         """A MERGE with some rows of the source, with at least those that match a row of the pieces."""
-        return cls(plan, Matcher(plan.on, plan.target_alias, plan.source_alias, source))
+        return cls(plan, Matcher(plan.on, plan.target_alias, plan.source_alias, source), whole)
 
     # --- the first pass ---
 
@@ -230,7 +233,8 @@ class Pieces:
         if portion.share is not None:
             for rows in gathered(portion.share.to_batches(snapshot), self.piece_bytes):
                 yield from made(rows, change, feed)
-        inserted = new_rows(self.plan, snapshot, self.matcher.source.take(portion.inserts), portion.first)
+        source = self.matcher.source.take(portion.inserts)
+        inserted = new_rows(self.plan, snapshot, source, portion.first, portion.inserts if self.whole else None)
         yield from (marked(batch, INSERT) for batch in inserted) if feed else inserted
 
     def changed(self, snapshot: Snapshot, rows: pa.Table, *, feed: bool = False) -> Iterator[pa.RecordBatch]:
@@ -259,7 +263,8 @@ class Pieces:
 
     def _new(self, action: _Action, rows: pa.Table, change: dict[int, Setter]) -> pa.RecordBatch:
         inputs = self.matcher.rows(action.pairs, rows, action.clause.value_columns)
-        return change[id(action.clause)](_one_batch(rows.take(action.pairs.target)), inputs)
+        numbers = action.pairs.source if self.whole else None
+        return change[id(action.clause)](_one_batch(rows.take(action.pairs.target)), inputs, numbers=numbers)
 
     def _rewritten(self, rows: pa.Table, change: dict[int, Setter], feed: bool) -> Iterator[pa.RecordBatch]:
         """The rows of rewritten files: unchanged and updated ones."""
@@ -304,7 +309,9 @@ class _Action:
         return pc.unique(self.pairs.target)
 
 
-def new_rows(plan: MergePlan, snapshot: Snapshot, source: pa.Table, first: int = 0) -> Iterator[pa.RecordBatch]:
+def new_rows(
+    plan: MergePlan, snapshot: Snapshot, source: pa.Table, first: int = 0, numbers: pa.Array | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows that a MERGE inserts.
 
     Args:
@@ -312,12 +319,16 @@ def new_rows(plan: MergePlan, snapshot: Snapshot, source: pa.Table, first: int =
         snapshot: the table with the new schema.
         source: rows of the source that match no row of the table, with the columns of the clauses.
         first: the number of rows that were numbered before these.
+        numbers: the numbers of these rows in the source, for errors; None if they are not known.
     """
     change = _setters(plan, snapshot)
+    if numbers is not None:
+        source = source.append_column(_NUMBER, numbers)
     schema = pa.schema([field.with_nullable(True) for field in to_arrow(snapshot.schema)])
     for clause, rows in _inserted(plan, source):
         empty = pa.RecordBatch.from_arrays([pa.nulls(rows.num_rows, f.type) for f in schema], schema=schema)
-        yield change[id(clause)](empty, joined({plan.source_alias: rows}, rows.num_rows), first)
+        own = None if numbers is None else rows.column(_NUMBER.name)
+        yield change[id(clause)](empty, joined({plan.source_alias: rows}, rows.num_rows), first, own)
         first += rows.num_rows
 
 

@@ -14,8 +14,10 @@ import pyarrow as pa
 from refdelta import arguments
 from refdelta.core.expressions.assignment import store_assign
 from refdelta.core.pruning.generated_partitions import GENERATION
-from refdelta.core.table.evolution import as_nullable
-from refdelta.core.table.types import LONG, ArrayType, DataType, MapType, StructType
+from refdelta.core.table.column_mapping import each_field, without_mapping
+from refdelta.core.table.evolution import TYPE_CHANGES, as_nullable
+from refdelta.core.table.types import LONG, ArrayType, DataType, MapType, StructType, every_field
+from refdelta.engine.arrow.field_metadata import DECLARATIONS, check_reserved
 from refdelta.engine.expressions.evaluate import evaluate_value
 from refdelta.engine.expressions.sql import parse_expression
 from refdelta.engine.parquet.fit import plan_fit
@@ -24,10 +26,11 @@ from refdelta.errors import (
     ConstraintViolationError,
     ExpressionError,
     InvalidArgumentError,
+    InvalidLogError,
     SchemaMismatchError,
 )
 from refdelta.operations.write.identity import EXPLICIT, MARK, START, STEP
-from refdelta.operations.write.row_rules import DEFAULT
+from refdelta.operations.write.row_rules import DEFAULT, INVARIANTS, invariant_sql
 
 if TYPE_CHECKING:
     from refdelta.core.table.types import StructField
@@ -109,19 +112,89 @@ def with_mark(schema: StructType, name: str, key: str, value: Any) -> StructType
     return StructType(tuple(replace(field, metadata=metadata) if field is column else field for field in schema))
 
 
+def of_another_table(schema: StructType) -> StructType:
+    """The columns of another table for a new one: without the physical names, the ids and the history of types, which
+    describe that table's files.
+    """
+    schema = without_mapping(schema)
+    if all(TYPE_CHANGES not in item.metadata for item in every_field(schema)):
+        return schema
+    return each_field(
+        schema, lambda item: replace(item, metadata={k: v for k, v in item.metadata.items() if k != TYPE_CHANGES})
+    )
+
+
+def check_added(schema: StructType, added: StructType, path: str = "") -> None:
+    """Check the metadata of columns that a statement adds to a table with rows.
+
+    Args:
+        schema: the columns of the table, or the fields of a struct in it.
+        added: the columns or fields of the statement. Those that ``schema`` has may repeat its declarations only; their
+            other metadata is not looked at.
+        path: the path of the struct, with a dot at its end.
+
+    Raises:
+        InvalidArgumentError: a column declares values or rules that it cannot have; the key is named.
+    """
+    for item in added:
+        own = schema.find(item.name)
+        if own is None:
+            for field in every_field(StructType((item,))):
+                check_reserved(field, path + item.name)
+                if marks := sorted(DECLARATIONS & field.metadata.keys()):
+                    raise InvalidArgumentError(
+                        f"cannot add column {path + field.name!r} with {', '.join(marks)}: existing rows have no such "
+                        "value; add it without these"
+                    )
+            continue
+        for key in sorted(DECLARATIONS & item.metadata.keys() - {MARK}):
+            if item.metadata[key] != own.metadata.get(key):
+                raise InvalidArgumentError(
+                    f"column {path + item.name!r} comes with {key}={item.metadata[key]!r}, and has "
+                    f"{own.metadata.get(key, 'no such declaration')!r} in the table; a write cannot change it: remove "
+                    "it from the field's metadata"
+                )
+        _check_added_within(own.type, item.type, path + item.name)
+
+
+def _check_added_within(own: DataType, added: DataType, path: str) -> None:
+    match own, added:
+        case StructType(), StructType():
+            check_added(own, added, f"{path}.")
+        case ArrayType(), ArrayType():
+            _check_added_within(own.element, added.element, f"{path}.element")
+        case MapType(), MapType():
+            _check_added_within(own.key, added.key, f"{path}.key")
+            _check_added_within(own.value, added.value, f"{path}.value")
+
+
 def check_declared(schema: StructType, partition_columns: Collection[str]) -> None:
     """Check the declarations of a new table's columns.
 
     Raises:
-        InvalidArgumentError: a declaration is on a part of a column, or there are two for one column; an identity
-            column is not of type long, or is a partition column; this engine cannot parse or bind an expression.
+        InvalidArgumentError: a declaration is on a part of a column, is not valid, or there are two for one column; an
+            identity column is not of type long, or is a partition column; this engine cannot parse or bind an
+            expression; a key of Delta is not known.
     """
+    for field in every_field(schema):
+        check_reserved(field, field.name)
+        if INVARIANTS in field.metadata:
+            try:
+                invariant_sql(field, field.name)
+            except InvalidLogError as error:
+                raise InvalidArgumentError(str(error)) from None
     others = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
     for field in schema:
         own = [key for key in (GENERATION, DEFAULT, START) if key in field.metadata]
         if len(own) > 1:
             raise InvalidArgumentError(
                 f"column {field.name!r} has a value from {' and from '.join(own)}; declare only one of them"
+            )
+        numbering = sorted({START, STEP, EXPLICIT, MARK} & field.metadata.keys())
+        if numbering and not {START, STEP, EXPLICIT} <= field.metadata.keys():
+            raise InvalidArgumentError(
+                f"column {field.name!r} comes with {', '.join(numbering)}; an identity column needs {START}, {STEP} "
+                f"and {EXPLICIT}"
             )
         if START in field.metadata and field.type != LONG:
             raise InvalidArgumentError(f"column {field.name!r} is {field.type}; an identity column must be long")

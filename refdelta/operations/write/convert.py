@@ -20,7 +20,7 @@ from refdelta.core.log.paths import encode_path
 from refdelta.core.pruning.partition_folders import HIVE_NULL
 from refdelta.core.table.evolution import as_nullable, merge_schemas
 from refdelta.core.table.types import StructField, StructType
-from refdelta.engine.arrow.schema import from_arrow
+from refdelta.engine.arrow.field_metadata import declared_schema
 from refdelta.engine.parquet.column_stats import StatsCollector, stats_leaves
 from refdelta.engine.parquet.files import data_errors, open_parquet, store_errors
 from refdelta.engine.scan.executor import ThreadExecutor
@@ -166,7 +166,7 @@ def _footer(store: Store, info: ObjectInfo) -> tuple[StructType, int]:
         fields = [item.with_type(_type(item.type, columns)) for item in described.to_arrow_schema()]
         rows = int(parquet.footer.num_rows)
     try:
-        return from_arrow(pa.schema(fields)), rows
+        return declared_schema(pa.schema(fields), of_file=True), rows
     except DeltaError as error:
         raise DataFileError(str(error), file=info.key) from error
 

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from refdelta import arguments
 from refdelta.core.expressions.partition_values import parse
 from refdelta.core.log.actions import Add
 from refdelta.core.log.paths import LOG, data_key, encode_path
-from refdelta.core.log.statistics import parse_stats
-from refdelta.engine.arrow.schema import to_arrow
+from refdelta.core.log.statistics import num_records, parse_stats
+from refdelta.core.rows.deletes import tombstone
+from refdelta.core.table.features import features_of
+from refdelta.engine.arrow.schema import from_arrow, to_arrow
+from refdelta.engine.log.state import to_adds
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, UnsupportedFeatureError
+from refdelta.operations.dml.rewrite import remove_files
 from refdelta.operations.write.append import Rows, WrittenFiles
 from refdelta.schema import struct_of
+from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
     from refdelta.core.table.types import StructType
     from refdelta.operations.write.append import FileWriter
     from refdelta.operations.write.target import Target
+    from refdelta.transaction.transaction import Transaction
 
 _FIELDS = ("path", "size", "partition_values", "modification_time", "data_change", "stats")
 
@@ -54,27 +62,62 @@ class AddAction:
     stats: str | None = None
 
 
+@dataclass(frozen=True)
+class RemoveAction:
+    """A live data file that leaves the table. The attributes have deltalake's names; its class is accepted, too.
+
+    Attributes:
+        path: its path relative to the table's folder, as the store or as the log spells it.
+        data_change: True if its rows leave the table; False if they are in files that the same commit adds.
+        deletion_timestamp: not used: the retention of VACUUM counts from the commit.
+        size: not used: the log knows it, like ``partition_values``.
+        partition_values: see ``size``.
+
+    Example::
+
+        write_deltalake(table, rows, mode="append")
+        old = [RemoveAction(path, data_change=False) for path in table.get_add_actions()["path"].to_pylist()]
+        file = Path(uri, "compacted.parquet")
+        pq.write_table(table.to_pyarrow_table(), file)
+        new = AddAction(file.name, file.stat().st_size, {}, int(file.stat().st_mtime * 1000), data_change=False)
+        table.create_write_transaction([new, *old], "append", rows.schema)
+    """
+
+    path: str
+    data_change: bool = True
+    deletion_timestamp: int | None = None
+    size: int | None = None
+    partition_values: Mapping[str, str | None] | None = None
+
+
 class PreparedFiles(Rows):
-    """Rows in files that are in the table's folder already. ``write`` can be repeated.
+    """Rows in files that are in the table's folder already, and files that leave the table. ``write`` can be repeated.
 
     Args:
-        actions: objects of :class:`AddAction`, or with the same attributes.
+        actions: objects of :class:`AddAction` and :class:`RemoveAction`, or with the same attributes.
         schema: the schema of all files, with or without the partition columns.
 
     Attributes:
         schema: their Arrow schema.
+        removes: the actions of files that leave the table.
 
     Raises:
-        InvalidArgumentError: ``actions`` is not a list.
+        InvalidArgumentError: ``actions`` is not a list, or a file is added and removed.
         UnsupportedTypeError: Delta cannot store a type.
     """
 
     def __init__(self, actions: Iterable[Any], schema: Any):
         if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, Mapping)):
             raise InvalidArgumentError(f"actions must be a list of AddAction, not a {type(actions).__name__}")
-        self._actions = list(actions)
-        self._struct = struct_of(schema)
-        self.schema = to_arrow(self._struct)
+        given = [(one, hasattr(one, "deletion_timestamp") and not hasattr(one, "stats")) for one in actions]
+        self.removes = [one for one, removes in given if removes]
+        self._actions = [one for one, removes in given if not removes]
+        removed = {one.path for one in self.removes}
+        if both := [one.path for one in self._actions if getattr(one, "path", None) in removed]:
+            raise InvalidArgumentError(f"{both[0]!r}: the same file path is added and removed in one commit")
+        # The files are compared by names and types alone: the table has its own metadata of columns.
+        self.schema = to_arrow(struct_of(schema))
+        self._struct = from_arrow(self.schema)
 
     def write(self, writer: FileWriter) -> WrittenFiles:
         """The files as actions of the table that ``writer`` writes to.
@@ -90,6 +133,70 @@ class PreparedFiles(Rows):
         found = [_add(action, target, writer.store.uri) for action in self._actions]
         return WrittenFiles([add for add, _ in found], sum(rows for _, rows in found), ours=False)
 
+    def remove(self, txn: Transaction) -> None:
+        """Stage the removal of the files that leave the table, after :meth:`write`.
+
+        A file counts as read, so that a concurrent change of its rows conflicts.
+
+        Raises:
+            InvalidArgumentError: a file is not live; files leave without a change of data, and the added ones hold
+                another number of rows.
+            ConstraintViolationError: a file leaves with its rows, and the table is append-only.
+            UnsupportedFeatureError: a file leaves without a change of data, and the table tracks rows, whose ids are
+                not known in the new files.
+        """
+        if not self.removes:
+            return
+        snapshot = txn.existing
+        live = {data_key(path, snapshot.store.uri): row for row, path in enumerate(snapshot.files["path"].to_pylist())}
+        gone: list[int] = []
+        moved: list[int] = []
+        for action in self.removes:
+            rows = {live[key] for key in (action.path, data_key(action.path, snapshot.store.uri)) if key in live}
+            if len(rows) != 1:
+                found = "is in version {} twice, once percent-encoded" if rows else "is not in version {}"
+                raise InvalidArgumentError(f"the file to remove, {action.path!r}, {found.format(snapshot.version)}")
+            change = arguments.flag(f"data_change of {action.path!r}", action.data_change)
+            (gone if change else moved).extend(rows)
+        removed = [to_adds(snapshot.files.take(pa.array(rows, pa.int64()))) for rows in (gone, moved)]
+        if moved and "rowTracking" in features_of(snapshot.protocol):
+            hint = "the ids of rows in the new files are not known; data_change=True gives them new ones"
+            raise UnsupportedFeatureError(("rowTracking",), "replace files in", hint)
+        if moved:
+            _check_same_rows(
+                removed[1], [each for each in txn.staged if isinstance(each, Add) and not each.data_change]
+            )
+        remove_files(txn, removed[0])
+        txn.read_files(removed[1])
+        txn.stage(tombstone(add, now_ms=now_ms(), data_change=False) for add in removed[1])
+        if txn.description is not None:
+            adds = [*removed[0], *removed[1]]
+            figures = {"numRemovedFiles": len(adds), "numRemovedBytes": sum(add.size for add in adds)}
+            noted = {**txn.description.operation_metrics, **figures}
+            txn.description = replace(txn.description, operation_metrics=noted)
+
+
+def _check_same_rows(removed: Sequence[Add], added: Sequence[Add]) -> None:
+    """Refuse files in place of others if it is certain that they cannot hold the same rows."""
+    if not added:
+        raise InvalidArgumentError("files leave with data_change=False, and no added file has data_change=False")
+    before, after = _rows(removed), _rows(added)
+    if None not in (before, after) and before != after:
+        raise InvalidArgumentError(
+            f"files with {before} rows leave with data_change=False, and those with data_change=False have {after} rows"
+        )
+
+
+def _rows(files: Sequence[Add]) -> int | None:
+    """The number of live rows in files; None if the statistics do not say it."""
+    total = 0
+    for add in files:
+        rows = num_records(add)
+        if rows is None:
+            return None
+        total += rows - (0 if add.deletion_vector is None else add.deletion_vector.cardinality)
+    return total
+
 
 def _check_fits(files: StructType, target: Target) -> None:
     if target.properties.column_mapping_mode != "none":
@@ -104,6 +211,7 @@ def _check_fits(files: StructType, target: Target) -> None:
             "the data files of this table must contain its partition columns, and the schema of these files lacks them"
         )
     found = {field.name.lower(): field for field in files.fields}
+    plain = from_arrow(to_arrow(target.schema))
     wrong = []
     for field in target.schema.fields:
         given = found.pop(field.name.lower(), None)
@@ -112,7 +220,7 @@ def _check_fits(files: StructType, target: Target) -> None:
                 wrong.append(f"column {field.name!r} is missing, and may not be null")
         elif given.name != field.name:
             wrong.append(f"column {field.name!r} of the table is {given.name!r} in the files")
-        elif given.type != field.type:
+        elif given.type != plain.field(field.name).type:
             wrong.append(f"column {field.name!r} is {given.type} in the files, and {field.type} in the table")
         elif given.nullable and not field.nullable:
             wrong.append(f"column {field.name!r} may be null by the schema of the files, and not in the table")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta import arguments
+from refdelta.engine.arrow.field_metadata import declared_schema
 from refdelta.engine.arrow.schema import from_arrow
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, suggestion
 from refdelta.operations.write.target import Target, existing_table, new_table
@@ -84,7 +85,8 @@ class WriteRequest:
             As :func:`~refdelta.operations.write.target.new_table` and
             :func:`~refdelta.operations.write.target.existing_table`.
         """
-        data = from_arrow(schema)
+        # Else the schema and its declarations are the table's own.
+        data = declared_schema(schema) if snapshot is None or self.schema_mode else from_arrow(schema)
         if snapshot is None:
             return new_table(
                 data,

@@ -146,7 +146,7 @@ class RowRules:
             for name, sql in constraints(configuration).items()
         ]
         checks += [
-            _check("invariants", f"the invariant of column {path}", _invariant(field, path), schema, now)
+            _check("invariants", f"the invariant of column {path}", invariant_sql(field, path), schema, now)
             for path, field in _marked(schema)
         ]
         features = features_of(protocol)
@@ -322,8 +322,8 @@ def _check(feature: str, what: str, sql: str, schema: StructType, now: int | Non
         raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be checked: {error}") from None
 
 
-def _invariant(field: StructField, path: str) -> str:
-    """The SQL of a column's invariant."""
+def invariant_sql(field: StructField, path: str) -> str:
+    """The SQL of a column's invariant. Raises ``InvalidLogError`` if its metadata is not valid."""
     try:
         return str(json.loads(field.metadata[INVARIANTS])["expression"]["expression"])
     except (ValueError, TypeError, KeyError):

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
+from refdelta.operations.write.data_frames import opened_frame
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -135,6 +136,8 @@ def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
     if isinstance(data, Scan):
         tables.add(data.snapshot)
         return data.to_reader()
+    if (frame := opened_frame(data)) is not None:
+        return frame
     try:
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)

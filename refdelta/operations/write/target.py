@@ -11,9 +11,16 @@ import msgspec
 from refdelta import arguments
 from refdelta.core.log.actions import AnyAction, Format, Metadata
 from refdelta.core.table.clustering import FEATURE, clustering_domain
-from refdelta.core.table.column_mapping import completed, mode_of, schema_of, without_mapping
+from refdelta.core.table.column_mapping import completed, mode_of, schema_of
 from refdelta.core.table.evolution import Changes, merge_schemas
-from refdelta.core.table.features import check_writable, features_of
+from refdelta.core.table.features import (
+    MAX_READER,
+    MAX_WRITER,
+    ActivationFacts,
+    active,
+    check_writable,
+    features_of,
+)
 from refdelta.core.table.field_names import check_field_names
 from refdelta.core.table.iceberg_compat import check_compatible, version_of, with_mapping
 from refdelta.core.table.properties import PROPERTIES, TableProperties, get, validate
@@ -34,12 +41,17 @@ from refdelta.operations.alter.change import noted_version
 from refdelta.operations.alter.names import dotted
 from refdelta.operations.alter.property_rules import check_properties
 from refdelta.operations.layout.clustering import check_not_partitioned, chosen_columns, kept_columns
-from refdelta.operations.write.column_declarations import check_declared, check_expressions
+from refdelta.operations.write.column_declarations import (
+    check_added,
+    check_declared,
+    check_expressions,
+    of_another_table,
+)
 from refdelta.operations.write.row_rules import NO_RULES, RowRules
 from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -124,8 +136,9 @@ def new_table(
         properties = _with_clustering_defaults(properties)
     if not schema.fields:
         raise SchemaMismatchError("a table needs at least one column")
-    schema = without_mapping(schema)
+    schema = of_another_table(schema)
     columns = _partition_columns(schema, arguments.names("partition_by", partition_by) or ())
+    check_declared(schema, columns)
     features = (FEATURE,) if clustering else ()
     check_not_partitioned(features, columns)
     metadata = Metadata(
@@ -150,7 +163,6 @@ def new_table(
     supported = features_of(protocol)
     check_compatible(supported, metadata)
     domain = (clustering_domain(clustering, schema),) if clustering else ()
-    check_declared(schema, columns)
     rules = RowRules.of(schema, properties, protocol)
     check_expressions(schema)
     read = TableProperties.parse(properties, supported)
@@ -182,7 +194,7 @@ def existing_table(
 
     Args:
         snapshot: the table.
-        data: the schema of the data.
+        data: the schema of the data; with ``schema_mode``, the metadata of its fields counts.
         schema_mode: None keeps the table's schema, ``merge`` adds columns, ``overwrite`` replaces the schema.
         partition_by: the partition columns; other ones than the table's need ``schema_mode="overwrite"``.
         cluster_by: the clustering columns, likewise.
@@ -190,7 +202,8 @@ def existing_table(
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-        InvalidArgumentError: the table has other partition columns, clustering columns or properties.
+        InvalidArgumentError: the table has other partition columns, clustering columns or properties; the metadata of a
+            column declares what it cannot have.
         SchemaMismatchError: the schemas cannot be merged.
     """
     snapshot.check_writable()
@@ -199,9 +212,12 @@ def existing_table(
     current = snapshot.schema
     partitioning = tuple(snapshot.partition_columns)
     clustering = snapshot.clustering_columns
+    declared: Collection[str] = ()
     schema = data if schema_mode == "overwrite" else _merged(snapshot, data) if schema_mode == "merge" else current
     if schema_mode == "overwrite":
         partitioning = _partition_columns(schema, partitioning if partition_by is None else partition_by)
+        check_declared(schema, partitioning)
+        declared = active(ActivationFacts.of(schema_json(schema), {}), features_of(snapshot.protocol))
         kept = list(map(dotted, clustering))
         clustering = kept_columns(schema, kept) if cluster_by is None else chosen_columns(schema, cluster_by)
     elif partition_by is not None and _lower(partition_by) != _lower(partitioning):
@@ -214,7 +230,10 @@ def existing_table(
             f"the table is clustered by {list(map(dotted, clustering))}, not by {cluster_by}; "
             'mode="overwrite" with schema_mode="overwrite" changes it'
         )
-    changes = with_schema(snapshot, schema, partitioning, clustering)
+    changes = with_schema(snapshot, schema, partitioning, clustering, declared)
+    rules = RowRules.after(snapshot, changes)
+    if schema_mode == "overwrite":
+        check_expressions(schema)
     made = next((action for action in changes if isinstance(action, Metadata)), snapshot.metadata)
     return Target(
         schema_of(made),
@@ -222,7 +241,7 @@ def existing_table(
         TableProperties.parse(made.configuration, features_of(snapshot.protocol)),
         clustering,
         changes,
-        RowRules.after(snapshot, changes),
+        rules,
     )
 
 
@@ -231,6 +250,7 @@ def with_schema(
     schema: StructType,
     partition_columns: Sequence[str] | None = None,
     clustering: tuple[ColumnPath, ...] | None = None,
+    features: Collection[str] = (),
 ) -> tuple[AnyAction, ...]:
     """The actions that change the schema of a table; empty if nothing changes.
 
@@ -239,6 +259,7 @@ def with_schema(
         schema: the new schema.
         partition_columns: the new partition columns; None for the table's.
         clustering: the new clustering columns; None for the table's.
+        features: table features of the declarations in the schema; without them these have no meaning.
 
     Raises:
         UnsupportedFeatureError: the schema needs a feature that this engine cannot write.
@@ -255,13 +276,15 @@ def with_schema(
     )
     metadata = named_columns(completed(metadata, snapshot.metadata), snapshot.metadata.configuration)
     schema = parse_schema(metadata.schema_string)
-    protocol = settled(snapshot.protocol, metadata, (FEATURE,) if clustering else (), snapshot.metadata)
+    asked = {*features, *((FEATURE,) if clustering else ())}
+    protocol = settled(snapshot.protocol, metadata, asked, snapshot.metadata)
     check_not_partitioned(features_of(protocol), partitioning)
     changes: tuple[AnyAction, ...] = (metadata,) if protocol == snapshot.protocol else (protocol, metadata)
     return changes if clustering is None or same_clustering else (*changes, clustering_domain(clustering, schema))
 
 
 def _merged(snapshot: Snapshot, data: StructType) -> StructType:
+    check_added(snapshot.schema, data)
     features = features_of(snapshot.protocol)
     changes: Changes = "silent"
     if snapshot.properties.enable_type_widening and not features.isdisjoint(_WIDENING):
@@ -284,7 +307,9 @@ def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | No
             continue
         asked, name = str(value), key.lower()
         if name in versions:
-            if asked.strip().isdecimal() and int(asked) <= versions[name]:
+            # The versions of table features imply nothing, so that a table which was created with them has lower ones.
+            highest = MAX_READER if name == "delta.minreaderversion" else MAX_WRITER
+            if asked.strip().isdecimal() and int(asked) in {*range(versions[name] + 1), highest}:
                 continue
             has: object = versions[name]
         elif name.startswith(_FEATURE):

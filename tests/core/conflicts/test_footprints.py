@@ -41,6 +41,7 @@ def described_operations():
                 yield from (a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
 
 
+@pytest.mark.tier("test")
 def test_every_operation_has_a_row():
     found = set(described_operations())
     assert len(found) > 20

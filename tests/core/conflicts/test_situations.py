@@ -159,6 +159,7 @@ def test_commit_information_says_what_was_read_and_at_which_level():
         assert [where(text) for text in texts] == [where(sql) for sql in expected]
 
 
+@pytest.mark.tier("test")
 def test_predicates_that_would_fill_the_log_become_everything():
     table = Table()
     keys = ", ".join(str(number) for number in range(10_000))

@@ -211,6 +211,7 @@ def test_files_are_left_out_and_the_scan_says_so(tmp_path):
     assert table.scan(["id"], "day = DATE '2024-01-01'").explain().derived is None
 
 
+@pytest.mark.sample(check=4)
 @pytest.mark.parametrize(
     "sql",
     [

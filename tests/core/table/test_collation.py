@@ -59,6 +59,7 @@ def test_its_values_are_read(table):
         assert DeltaTable(table).to_pyarrow_table(filters=predicate).num_rows == count
 
 
+@pytest.mark.sample(check=8)
 @pytest.mark.parametrize(
     "predicate",
     ["c = 'A'", "'A' <> c", "c < plain", "c IN ('a', 'A')", "c LIKE 'a%'", "upper(c) = 'A'", "s.x = 'B'", "c = c",

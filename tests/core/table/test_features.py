@@ -124,7 +124,7 @@ def test_named_features():
 # --- reading -----------------------------------------------------------------------------------------------------
 
 NOT_READ = {
-    "catalogManaged", "geospatial", "geospatial-dev", "redirectReaderWriter-preview", "catalogOwned-preview",
+    "geospatial", "geospatial-dev", "redirectReaderWriter-preview", "catalogOwned-preview",
     "adaptiveMetadata-preview",
     "timestampNanos",
 }  # fmt: skip
@@ -246,7 +246,7 @@ def test_marks_are_found_at_any_depth():
 
 def test_reasons_are_given():
     with pytest.raises(UnsupportedFeatureError, match="catalog"):
-        check_writable(with_requirements("catalogManaged"), table())
+        check_writable(with_requirements("catalogOwned-preview"), table())
 
 
 def test_nonsense_in_the_metadata_is_the_tables_fault():
@@ -406,7 +406,7 @@ def test_new_tables(configuration, type_, made):
     ("configuration", "name"),
     [(ACTIVE[name][0], name) for name in sorted(ACTIVE) if ACTIVE[name][0] and REGISTRY[name].write != "always"]
     + [
-        ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),
+        ({"delta.feature.catalogOwned-preview": "supported"}, "catalogOwned-preview"),
         ({"delta.feature.geospatial": "supported"}, "geospatial"),
     ],
 )

@@ -63,6 +63,7 @@ def apart(text, expected, kept, ours, found, steps):
     return []
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize("group", GROUPS)
 @given(st.integers(0, 2**32))
 @examples(3)

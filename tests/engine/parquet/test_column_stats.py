@@ -251,3 +251,8 @@ def test_clustering_columns_have_statistics_in_any_case():
     assert paths(leaves_of(NESTED, clustering=by, dataSkippingNumIndexedCols="0")) == ["s.t.z.z", "b"]
     assert paths(leaves_of(NESTED, clustering=by, dataSkippingNumIndexedCols="2")) == ["p", "a", "s.t.z.z", "b"]
     assert paths(leaves_of(NESTED, clustering=by, dataSkippingStatsColumns="b,a")) == ["a", "s.t.z.z", "b"]
+
+
+@pytest.mark.parametrize("values", [[0.0, -0.0], [-0.0, 0.0], [-0.0]])
+def test_a_bound_is_no_negative_zero(values):
+    assert [str(bound) for bound in bounds(values)] == ["0.0", "0.0"]

@@ -123,6 +123,7 @@ def test_texts_that_no_row_has_leave_dictionaries_with_nulls():
     assert joined([batch.slice(0, 2)])["t"].type == pa.string()
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.timestamp("us"), pa.decimal128(15, 2)], ids=str)
 def test_a_column_of_other_values_in_each_row_gets_no_dictionary(kind):
     def column(values):

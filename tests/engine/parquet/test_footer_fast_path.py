@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.engine.parquet import metadata as module
-from refdelta.engine.parquet.metadata import ChunkPattern, check_footer, end_of_schema_element
+from refdelta.engine.parquet.metadata import (
+    ChunkPattern,
+    FooterForm,
+    check_footer,
+    end_of_schema_element,
+    read_footer,
+)
 from tiers import examples
 
 COLUMNS = pa.table(
@@ -164,3 +170,52 @@ def test_a_pattern_is_compiled_once_it_is_asked_often(monkeypatch):
     pattern = module._LazyPattern(b"a.")
     assert [pattern.match(b"xa\n", 1) is None for _ in range(5)] == [True, True, True, False, False]
     assert pattern.match(b"xb", 1) is None
+
+
+# --- forms of footers --------------------------------------------------------------------------------------------
+
+NOTES = [None, {"a": "b"}, {"a": "c"}, {"org.apache.spark.version": "2.4.0", "a": "b"}]
+SCHEMAS = [
+    pa.schema([("id", pa.int64()), ("text", pa.string())]),
+    pa.schema([("ID", pa.int64()), ("text", pa.string())]),
+    pa.schema([("id", pa.int32()), ("text", pa.string())]),
+    pa.schema([("id", pa.int64()), ("text", pa.large_string())]),
+    pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "7"}), ("text", pa.string())]),
+    pa.schema([("id", pa.int64())]),
+]
+
+
+@given(
+    data=st.lists(
+        st.tuples(st.sampled_from(SCHEMAS), st.sampled_from(NOTES), st.integers(0, 300), st.booleans()),
+        min_size=2,
+        max_size=2,
+    ),
+    rows=st.sampled_from([1, 50, 1000]),
+)
+@examples(100)
+def test_a_form_is_that_of_files_with_the_same_schema_and_notes(tmp_path_factory, data, rows):
+    looked = []
+    for number, (schema, notes, count, stored) in enumerate(data):
+        path = tmp_path_factory.getbasetemp() / f"form-{number}.parquet"
+        columns = [pa.array([n * 7 % 31 for n in range(count)]).cast(kind) for kind in schema.types]
+        table = pa.table(columns, schema.with_metadata(notes))
+        pq.write_table(table, path, store_schema=stored or notes is not None, row_group_size=rows)
+        metadata = pq.read_metadata(path)
+        looked.append((read_footer(str(path)), metadata, pq.read_schema(path), metadata.metadata))
+    (first, metadata, *one), (second, _, *other) = looked
+    form = FooterForm.of(first, metadata)
+    assert form is not None
+    assert form.matches(first)
+    same = one[0].equals(other[0], check_metadata=True) and one[1] == other[1]
+    assert form.matches(second) == same
+
+
+def test_a_file_without_a_footer_has_no_form(tmp_path):
+    for content in (b"", b"PAR1", b"\xff" * 100, b"PAR1" + b"\x00" * 50 + b"\xff\x00\x00\x00PAR1"):
+        (tmp_path / "odd").write_bytes(content)
+        assert read_footer(str(tmp_path / "odd")) is None
+    sink = io.BytesIO()
+    pq.write_table(COLUMNS, sink)
+    metadata = pq.ParquetFile(sink).metadata
+    assert FooterForm.of(b"\x15\x04\x19\x1c", metadata) is None

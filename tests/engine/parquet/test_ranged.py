@@ -277,6 +277,7 @@ def remote_table(files=3, rows=20_000, **options):
     return table
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_trouble_of_the_store_is_not_blamed_on_the_file(tiny, number):
     """The first request brings the end, the second the rest of the footer, the third is pyarrow's own for more than

@@ -1,0 +1,130 @@
+"""Options of Parquet files that are no property of the table: pages, encodings, statistics, Bloom filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """The options of one column in a Parquet file. None leaves the decision to the writer.
+
+    Attributes:
+        dictionary: whether its values are written by a dictionary.
+        statistics: whether the file has its least and greatest values. Statistics in the log are not affected.
+        encoding: the encoding without a dictionary, by Parquet's name, such as ``DELTA_BINARY_PACKED``.
+        bloom: whether there is a Bloom filter, or its ``ndv`` and ``fpp``.
+    """
+
+    dictionary: bool | None = None
+    statistics: bool | None = None
+    encoding: str | None = None
+    bloom: bool | Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The options of Parquet files. None leaves the decision to the table and to the writer.
+
+    Attributes:
+        codec: a key of ``layout.CODECS``.
+        level: the level of the codec.
+        row_group_rows: the most rows of a row group.
+        page_bytes: the size at which a page of data is completed, in bytes.
+        page_rows: the most rows of a page.
+        dictionary_bytes: the most bytes of a dictionary.
+        batch_rows: the number of values that are encoded at once.
+        default: the options of columns that ``columns`` does not name.
+        columns: options by the path of the column in the file, such as ``a.b`` for a field of a struct.
+    """
+
+    codec: str | None = None
+    level: int | None = None
+    row_group_rows: int | None = None
+    page_bytes: int | None = None
+    page_rows: int | None = None
+    dictionary_bytes: int | None = None
+    batch_rows: int | None = None
+    default: ColumnOptions = ColumnOptions()
+    columns: Mapping[str, ColumnOptions] = field(default_factory=dict)
+
+    def of_writer(self, schema: pa.Schema, dictionaries: bool | list[str]) -> dict[str, Any]:
+        """The keyword arguments of ``pyarrow.parquet.ParquetWriter`` that these options change.
+
+        Args:
+            schema: the Arrow schema of the file.
+            dictionaries: the columns that the writer would write by a dictionary; True for all.
+        """
+        found: dict[str, Any] = {
+            "compression_level": self.level,
+            "data_page_size": self.page_bytes,
+            "max_rows_per_page": self.page_rows,
+            "dictionary_pagesize_limit": self.dictionary_bytes,
+            "write_batch_size": self.batch_rows,
+        }
+        arguments = {name: value for name, value in found.items() if value is not None}
+        if not self.columns and self.default == ColumnOptions():
+            return arguments
+        leaves = {path: (top, kind) for top in schema for path, kind in _leaves(top.name, top.type)}
+
+        def chosen(path: str, name: str) -> Any:
+            own = getattr(self.columns.get(path), name, None)
+            return getattr(self.default, name) if own is None else own
+
+        def by_dictionary(path: str, column: str) -> bool:
+            if (asked := chosen(path, "dictionary")) is not None:
+                return bool(asked)
+            return chosen(path, "encoding") is None and (dictionaries is True or column in (dictionaries or ()))
+
+        encodings = {path: encoding for path in leaves if (encoding := chosen(path, "encoding"))}
+        arguments["use_dictionary"] = [path for path, (top, _) in leaves.items() if by_dictionary(path, top.name)]
+        if encodings:
+            arguments["column_encoding"] = {k: v for k, v in encodings.items() if k not in arguments["use_dictionary"]}
+        arguments["write_statistics"] = [path for path in leaves if chosen(path, "statistics") is not False]
+        blooms = {
+            path: bloom
+            for path, (_, kind) in leaves.items()
+            if (bloom := chosen(path, "bloom")) and not pt.is_boolean(kind)  # a filter of two values is none
+        }
+        if blooms:
+            arguments["bloom_filter_options"] = blooms
+        return arguments
+
+
+@contextmanager
+def files_written_with(options: FileOptions) -> Iterator[None]:
+    """A context in which all data files and change files are written with these options."""
+    token = _options.set(options)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def file_options() -> FileOptions:
+    """The options of the files that are written now."""
+    return _options.get()
+
+
+_options: ContextVar[FileOptions] = ContextVar("file_options", default=FileOptions())  # noqa: B039 - it is frozen
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The columns that Parquet stores for a column, with their paths."""
+    if pt.is_struct(kind):
+        for item in kind:
+            yield from _leaves(f"{path}.{item.name}", item.type)
+    elif pt.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pt.is_nested(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path, kind

@@ -1,0 +1,159 @@
+"""Frames of pandas and Polars as rows to write: what Arrow would change in silence is decided here, or refused by name.
+
+- pandas: an index without a name is left out; one with a name is a column. Columns of objects get the type of their
+  values. A missing value (None, NaN, NaT, NA) is null.
+- Polars: types without a type in Arrow are refused. NaN stays NaN.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from numbers import Number
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from refdelta.errors import InvalidArgumentError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+_POLARS_ADVICE = {
+    "Object": "cast it to a type of values, such as String",
+    "Int128": "cast it to Int64, or to Decimal(38, 0)",
+    "UInt128": "cast it to UInt64, or to Decimal(38, 0)",
+}
+_SHOWN = 100
+
+
+def opened_frame(data: Any) -> pa.RecordBatchReader | None:
+    """The rows of a frame of pandas or Polars; None for other data.
+
+    Raises:
+        InvalidArgumentError: the values of a column have no common type; column and row are named.
+        UnsupportedTypeError: a column has a type that Arrow does not have.
+    """
+    # A program that has such a frame has imported the library.
+    pandas: Any = sys.modules.get("pandas")
+    polars: Any = sys.modules.get("polars")
+    if pandas is not None and isinstance(data, pandas.DataFrame):
+        return _of_pandas(data).to_reader()
+    if polars is not None and isinstance(data, polars.DataFrame):
+        for name, kind in data.schema.items():
+            _check_polars(kind, name)
+        return pa.RecordBatchReader.from_stream(data)
+    return None
+
+
+def _check_polars(kind: Any, path: str) -> None:
+    name = type(kind).__name__ if not isinstance(kind, type) else kind.__name__
+    if name in _POLARS_ADVICE:
+        raise UnsupportedTypeError(f"column {path}: Delta has no type for Polars' {name}; {_POLARS_ADVICE[name]}")
+    if (inner := getattr(kind, "inner", None)) is not None:
+        _check_polars(inner, f"{path}.element")
+    for field in getattr(kind, "fields", ()):
+        _check_polars(field.dtype, f"{path}.{field.name}")
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    names = list(frame.index.names)
+    named = [name for name in names if name is not None]
+    for name in named:
+        if str(name) in map(str, frame.columns):
+            raise InvalidArgumentError(
+                f"the index and a column of the DataFrame are both named {name!r}; reset_index(drop=True) leaves out "
+                "the index"
+            )
+    unnamed = [level for level, name in enumerate(names) if name is None]
+    if named and unnamed:
+        frame = frame.reset_index(level=unnamed, drop=True)
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=bool(named))
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        for name, column in _objects(frame):
+            _check_convertible(name, column)
+        raise InvalidArgumentError(f"the DataFrame cannot be read as an Arrow table: {error}") from error
+    for place, (name, column) in enumerate(_columns(frame)):
+        if column.dtype == object:
+            _check_alike(name, column, table.schema.field(place).type)
+    return table
+
+
+def _columns(frame: Any) -> Iterator[tuple[Hashable, Any]]:
+    return ((name, frame.iloc[:, place]) for place, name in enumerate(frame.columns))
+
+
+def _objects(frame: Any) -> Iterator[tuple[Hashable, Any]]:
+    return ((name, column) for name, column in _columns(frame) if column.dtype == object)
+
+
+def _check_convertible(name: Hashable, column: Any) -> None:
+    """Raise for the first value of a column of objects that has no type in common with those before it."""
+    if _converts(column):
+        return
+    fits, fails = 0, len(column)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if _converts(column.iloc[:middle]):
+            fits = middle
+        else:
+            fails = middle
+    raise _mixed(name, column, fits)
+
+
+def _converts(column: Any) -> bool:
+    try:
+        pa.array(column, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return False
+    return True
+
+
+def _check_alike(name: Hashable, column: Any, kind: pa.DataType) -> None:
+    """Raise if Arrow has reinterpreted values: times and numbers as dates, strings as bytes, local times as UTC, ..."""
+    belongs = next((belongs for is_kind, belongs in _KINDS if is_kind(kind)), None)
+    if belongs is None:
+        return
+    missing, types = column.isna().to_numpy(dtype=bool), column.map(type)
+    wrong = types.isin([one for one in types.unique() if not belongs(one)]).to_numpy(dtype=bool)
+    if pt.is_timestamp(kind):
+        local = column.map(lambda value: getattr(value, "tzinfo", None) is None).to_numpy(dtype=bool)
+        wrong |= local != (kind.tz is None)
+    wrong &= ~missing
+    if wrong.any():
+        raise _mixed(name, column, int(wrong.argmax()))
+
+
+def _one_of(*kinds: type, without: tuple[type, ...] = ()) -> Callable[[type], bool]:
+    return lambda found: issubclass(found, kinds) and not issubclass(found, without)
+
+
+_BOOLEANS = (bool, np.bool_)
+_KINDS: list[tuple[Callable[[pa.DataType], bool], Callable[[type], bool]]] = [
+    (pt.is_date, _one_of(dt.date, without=(dt.datetime,))),
+    (pt.is_timestamp, _one_of(dt.datetime, np.datetime64)),
+    (lambda kind: pt.is_binary(kind) or pt.is_large_binary(kind), _one_of(object, without=(str,))),
+    (
+        lambda kind: pt.is_floating(kind) or pt.is_integer(kind) or pt.is_decimal(kind),
+        _one_of(Number, Decimal, np.number, without=_BOOLEANS),
+    ),
+    (pt.is_boolean, _one_of(*_BOOLEANS)),
+]
+"""Types of Arrow to which it also converts values of other types, and the types that belong to them."""
+
+
+def _mixed(name: Hashable, column: Any, place: int) -> InvalidArgumentError:
+    value, before = column.iloc[place], column.iloc[:place].dropna()
+    text = repr(value)
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    problem = f"row {place} of column {str(name)!r} has {shown} ({type(value).__name__})"
+    if len(before):
+        other = type(before.iloc[0]).__name__
+        same = " of another zone or size" if other == type(value).__name__ else ""
+        return InvalidArgumentError(f"{problem}, and rows before it have {other}{same}; convert the column to one type")
+    return InvalidArgumentError(f"{problem}, for which there is no type; convert the column")
