@@ -16,10 +16,7 @@ from refdelta.errors import InvalidArgumentError
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.engine.scan.reader import ScanFile
     from refdelta.engine.scan.scan import Scan
     from refdelta_storage.base import Store
 
@@ -40,19 +37,18 @@ def dataset_of(
     scan = plan_scan(snapshot, None, file_pruning_predicate if partitions is None else partitions)
     if partitions is not None and scan.plan.row_filter is not None:
         raise InvalidArgumentError("partitions must be a condition on partition columns alone")
-    files = scan_files(scan)
-    unfiltered = replace(scan.plan, row_filter=None, filter_columns=())
-    problem = ForeignFiles(scan.store, unfiltered, files).problem(PYARROW)
+    foreign = ForeignFiles(scan.store, replace(scan.plan, row_filter=None, filter_columns=()), scan_files(scan))
+    problem = foreign.problem(PYARROW)
     if problem is not None:
         raise InvalidArgumentError(
             f"a pyarrow dataset cannot read this table: {problem}; use to_polars(), to_duckdb() or scan()"
         )
-    return dataset_over(scan, files, filesystem, parquet_read_options, schema, as_large_types=as_large_types)
+    return dataset_over(scan, foreign, filesystem, parquet_read_options, schema, as_large_types=as_large_types)
 
 
 def dataset_over(
     scan: Scan,
-    files: Sequence[ScanFile],
+    foreign: ForeignFiles,
     filesystem: Any = None,
     parquet_read_options: Any = None,
     schema: pa.Schema | None = None,
@@ -64,15 +60,14 @@ def dataset_over(
         read_options=parquet_read_options,
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
     )
-    local = filesystem is None and all(scan.store.local_path(file.key) is not None for file in files)
+    local = filesystem is None and foreign.local
     place = pa_fs.LocalFileSystem() if local else _file_system(scan.store, filesystem)
     fragments = []
-    for file in files:
+    for file, path in zip(foreign.files, foreign.paths, strict=True):
         condition = ds.scalar(True)
         for name, value in file.partition_values.items():
             condition = condition & (ds.field(name) == value if value.is_valid else ds.field(name).is_null())
-        path = scan.store.local_path(file.key) if local else file.key
-        fragments.append(read_format.make_fragment(path, place, partition_expression=condition))
+        fragments.append(read_format.make_fragment(path if local else file.key, place, partition_expression=condition))
     return ds.FileSystemDataset(
         fragments, _schema(scan.schema, schema, as_large_types, read_format), read_format, place
     )

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from refdelta.api.polars_conditions import condition_of
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.parquet.dv import to_positions
+from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.foreign import POLARS, ForeignFiles, grouped
 from refdelta.engine.scan.reader import deleted_rows
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from refdelta.engine.scan.scan import Scan
 
 _ROW = "row\n"
+_BATCH_ROWS = 2**16
+_AT_ONCE = 64  # plans of Polars that are one
 _FEW = 50_000  # deleted rows, of which Polars compares each batch with a list
 
 
@@ -58,14 +60,14 @@ def lazy_frame(snapshot: Snapshot, columns: Sequence[str] | None, filters: Any) 
     ) -> Iterator[pl.DataFrame]:
         chosen = planned.schema.names if wanted is None else wanted
         left = n_rows
-        for read in _frames(snapshot, planned, chosen, filters, predicate, empty.schema):
-            if left is not None and left <= 0:
-                return
-            frame = read if predicate is None else read.filter(predicate)
+        for frame in _frames(snapshot, planned, chosen, filters, predicate, n_rows, empty.schema):
             if left is not None:
-                frame = frame.head(left)
+                yield frame.head(left)
                 left -= frame.height
-            yield frame
+                if left <= 0:
+                    return
+            else:
+                yield frame
 
     return register_io_source(source, schema=empty.schema, is_pure=True)
 
@@ -76,9 +78,15 @@ def _no_rows(schema: pa.Schema) -> pa.Table:
 
 
 def _frames(
-    snapshot: Snapshot, planned: Scan, columns: Sequence[str], filters: Any, predicate: pl.Expr | None, kinds: Any
+    snapshot: Snapshot,
+    planned: Scan,
+    columns: Sequence[str],
+    filters: Any,
+    predicate: pl.Expr | None,
+    n_rows: int | None,
+    kinds: Any,
 ) -> Iterator[pl.DataFrame]:
-    """The rows of columns, of files that can meet a condition, and not of each of their row groups."""
+    """The rows of columns that meet a condition, at least ``n_rows`` of them if there are so many."""
     import polars as pl
 
     sql = None if predicate is None else condition_of(predicate, snapshot.schema, planned.schema.names)
@@ -86,16 +94,19 @@ def _frames(
     pruned = scan if sql is None else _pruned(scan, sql)
     foreign = _foreign(pruned)
     if columns and foreign.files and foreign.problem(POLARS) is None:
-        read = pl.concat([_group(pruned, group, kinds) for group in grouped(foreign.found)])
-        read = read if predicate is None else read.filter(predicate)
-        yield from read.collect_batches()
+        for plans in at_most(_plans(pruned, foreign.found, kinds), lambda _: 1, _AT_ONCE):
+            read = pl.concat(plans) if len(plans) > 1 else plans[0]
+            read = read if predicate is None else read.filter(predicate)
+            read = read if n_rows is None else read.head(n_rows)
+            yield from read.collect_batches(chunk_size=_BATCH_ROWS)
         return
     # The scan applies what is understood of the condition, too, unless that is another kind of filter.
     if sql is not None and (filters is None or isinstance(filters, str)):
         pruned = plan_scan(snapshot, columns, sql if filters is None else f"({filters}) AND ({sql})")
     for batch in pruned.to_batches():
         rows = pa.table(batch)
-        yield pl.DataFrame(rows) if rows.num_columns else pl.DataFrame(height=rows.num_rows)
+        frame = pl.DataFrame(rows) if rows.num_columns else pl.DataFrame(height=rows.num_rows)
+        yield frame if predicate is None else frame.filter(predicate)
 
 
 def _pruned(scan: Scan, sql: str) -> Scan:
@@ -106,8 +117,22 @@ def _pruned(scan: Scan, sql: str) -> Scan:
     return replace(scan, files=scan.files.filter(found.keep))
 
 
-def _group(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame:
-    """The live rows of files of one kind, read by Polars."""
+def _plans(scan: Scan, found: Sequence[ForeignFile], kinds: Any) -> Iterator[pl.LazyFrame]:
+    """The live rows of files, each read once by Polars.
+
+    A file with deleted rows has a plan of its own, since rows are numbered through all files of a plan: the numbers of
+    its rows do not depend on any count of another file's rows.
+    """
+    for group in grouped(found):
+        if group[0].file.deletion_vector is None:
+            yield _plan(scan, group, kinds)
+        else:
+            for one in group:
+                yield _plan(scan, [one], kinds)
+
+
+def _plan(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame:
+    """The live rows of files of one kind, or of a file with deleted rows, read by Polars."""
     import polars as pl
 
     first, deleted = group[0], group[0].file.deletion_vector is not None
@@ -131,24 +156,14 @@ def _group(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame
         row_index_name=_ROW if deleted or not stored else None,
     )
     if deleted:
-        files = _without(files, _numbered(scan, group))
+        files = _without(files, to_positions(deleted_rows(scan.store, first.file)))
     return files.with_columns(chosen).select(item.name for item in scan.plan.read)  # constants alone have one row
 
 
-def _numbered(scan: Scan, group: Sequence[ForeignFile]) -> pl.Series:
-    """The deleted rows of files, counted through all of them."""
+def _without(files: pl.LazyFrame, positions: pa.Array) -> pl.LazyFrame:
     import polars as pl
 
-    parts, start = [], 0
-    for one in group:
-        parts.append(pc.add(to_positions(deleted_rows(scan.store, one.file)), pa.scalar(start, pa.uint64())))
-        start += one.rows
-    return pl.Series(_ROW, pa.chunked_array(parts, pa.uint64())).cast(pl.get_index_type())
-
-
-def _without(files: pl.LazyFrame, deleted: pl.Series) -> pl.LazyFrame:
-    import polars as pl
-
+    deleted = pl.Series(_ROW, positions).cast(pl.get_index_type())
     if len(deleted) <= _FEW:
         return files.filter(~pl.col(_ROW).is_in(deleted.implode()))
     return files.join(deleted.to_frame().lazy(), on=_ROW, how="anti", maintain_order="left")
@@ -181,7 +196,7 @@ def relation(snapshot: Snapshot, connection: Any, name: str | None) -> duckdb.Du
 def _dataset(scan: Scan, foreign: ForeignFiles) -> Any:
     from refdelta.api.datasets import dataset_over  # with pyarrow.dataset, which the other readers do not need
 
-    return dataset_over(scan, foreign.files)
+    return dataset_over(scan, foreign)
 
 
 def _read_parquet(connection: Any, scan: Scan, found: Sequence[ForeignFile]) -> Any:

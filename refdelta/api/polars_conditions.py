@@ -113,8 +113,9 @@ def _text(kind: DataType, value: Any) -> str | None:
     """A constant in SQL, of the column's type; None for one that is not understood."""
     if kind in _WHOLE and isinstance(value, int) and not isinstance(value, bool) and -_HIGHEST <= value <= _HIGHEST:
         return str(value)
-    if kind == STRING and isinstance(value, str) and "\\" not in value and "'" not in value and value.isprintable():
-        return f"'{value}'"
+    if kind == STRING and isinstance(value, str) and value.isprintable():
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
     if kind == DATE and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, dt.datetime) and kind == TIMESTAMP and value.tzinfo is not None:

@@ -148,13 +148,15 @@ def without_rows(path: Any) -> DeltaTable:
     return DeltaTable.create(path, SCHEMA, partition_by=["part"])
 
 
+MANY_FILES = "partitions of numbers"
+
 KINDS: dict[str, Callable[[Any], DeltaTable]] = {
     "plain": lambda path: plain_table(path, {}),
     "rewritten": lambda path: deleted(path, {}),
     "vectors": lambda path: deleted(path, VECTORS),
     "partitions": lambda path: deleted(path, {}, ["part"]),
     "partitions of times, vectors": lambda path: deleted(path, VECTORS, ["day", "moment", "part"]),
-    "partitions of numbers": lambda path: deleted(path, VECTORS, ["Small", "price", "wall", "flag"]),
+    MANY_FILES: lambda path: deleted(path, VECTORS, ["Small", "price", "wall", "flag"]),
     "mapped by name": lambda path: deleted(path, {**MAPPED, **VECTORS}, ["part"]),
     "mapped by id": lambda path: deleted(path, BY_ID),
     "renamed": renamed,
@@ -177,7 +179,10 @@ def read_by_duckdb(table: DeltaTable) -> pa.Table:
         return table.to_duckdb(connection).to_arrow_table()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sample(check=2)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.tier("test")) if kind == MANY_FILES else kind for kind in KINDS]
+)
 def test_each_reader_gives_the_rows(kind, tmp_path):
     table = KINDS[kind](tmp_path / "with space's")
     wanted = table.to_pyarrow_table()
@@ -291,6 +296,7 @@ SETTINGS = st.tuples(
 )
 
 
+@pytest.mark.tier("test")
 @examples(30)
 @given(
     parts=st.lists(st.lists(ROWS, min_size=1, max_size=6), min_size=1, max_size=4),

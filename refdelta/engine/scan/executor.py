@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow.compute as pc
@@ -150,7 +151,7 @@ class ThreadExecutor:
         source = iter(tasks)
         try:
             for task in source:
-                waiting.append(pool.submit(run, task))
+                waiting.append(pool.submit(copy_context().run, run, task))
                 if len(waiting) >= 2 * self.workers:
                     yield waiting.popleft().result()
             while waiting:

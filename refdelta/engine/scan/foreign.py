@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from refdelta.core.table.row_tracking import kind_of
+from refdelta.engine.arrow.char_padding import padder
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.engine.parquet.legacy_calendar import legacy_calendar
+from refdelta.engine.parquet.metadata import FooterForm, read_footer
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import UnsupportedTypeError
 
@@ -28,8 +30,22 @@ if TYPE_CHECKING:
 
 POLARS, DUCKDB, PYARROW = "polars", "duckdb", "pyarrow"
 _MOST_GROUPS = 128
-_MOST_ROWS = 2**32 - 2
+_MOST_FORMS = 16  # of footers
 _OF_DUCKDB = {"filename", "file_row_number"}
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """The columns of a file for those of a plan.
+
+    Attributes:
+        names: for each column of the plan, the file's column; None if the file lacks it, or for a partition column.
+        views: a column that Arrow would read as views, or as parts of a struct in another layout; None if there is
+            none. Layouts matter to pyarrow alone: Parquet has one for all of them.
+    """
+
+    names: tuple[str | None, ...]
+    views: str | None = None
 
 
 @dataclass(frozen=True)
@@ -39,19 +55,25 @@ class ForeignFile:
     Attributes:
         file: the file, with its partition values and its deletion vector.
         path: its path on a local disk; None if it has none.
-        rows: the number of its rows, deleted ones included.
-        names: for each column of the plan, the file's column; None if the file lacks it, or for a partition column.
+        columns: the file's columns for those of the plan.
     """
 
     file: ScanFile
     path: str | None
-    rows: int
-    names: tuple[str | None, ...]
+    columns: FileColumns
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """The names of the file's columns."""
+        return self.columns.names
 
 
 @dataclass(frozen=True)
 class ForeignFiles:
     """The files of a scan, for another engine. Footers are read, and no rows.
+
+    The log cannot replace the footers: it says neither how a writer spelled a column, nor its type in the file, nor
+    whether dates are in the old calendar. Most files of a table have footers of one form, which is worked out once.
 
     Attributes:
         store: the table's folder.
@@ -66,10 +88,9 @@ class ForeignFiles:
     def problem(self, engine: str) -> str | None:
         """The reason for which an engine would read these files wrongly, or not at all; None if it reads them right."""
         vectors = any(file.deletion_vector is not None for file in self.files)
-        local = all(self.store.local_path(file.key) is not None for file in self.files)
         if engine == PYARROW and vectors:
             return "it has deletion vectors, which a dataset cannot apply"
-        if engine != PYARROW and not local:
+        if engine != PYARROW and not self.local:
             return "its files are not on a local disk"
         if self.plan.row_filter is not None and engine != PYARROW:
             return "the scan has a filter on rows"
@@ -88,10 +109,20 @@ class ForeignFiles:
         if problem is not None:
             return problem
         if engine == PYARROW:
-            return self._renamed(found)
+            return self._not_for_pyarrow(found)
         if engine == DUCKDB:
             return _not_for_duckdb(found)
-        return None if sum(one.rows for one in found) < _MOST_ROWS else "it has more rows than Polars can number"
+        return None
+
+    @cached_property
+    def paths(self) -> list[str | None]:
+        """The path of each file on a local disk; None if it has none."""
+        return [self.store.local_path(file.key) for file in self.files]
+
+    @property
+    def local(self) -> bool:
+        """Whether all files are on a local disk."""
+        return None not in self.paths
 
     @property
     def duckdb_reads(self) -> Literal["files", "dataset", "stream"]:
@@ -108,40 +139,78 @@ class ForeignFiles:
     @cached_property
     def _found(self) -> tuple[list[ForeignFile], str | None]:
         """The files, and the reason for which one is not fit."""
-        found: list[ForeignFile] = []
+        footers, tasks = _Footers(self.store, self.plan), list(zip(self.files, self.paths, strict=True))
         executor = ThreadExecutor.for_store(self.store) if self.store.capabilities.remote else None
-        looked = map(self._look, self.files) if executor is None else executor.map(self._look, list(self.files))
-        for one in looked:
-            if isinstance(one, str):
-                return [], one
-            found.append(one)
-        return found, None
+        run = map if executor is None or self.local else executor.map
+        try:
+            return [*run(footers.look, tasks)], None
+        except _UnfitFileError as error:
+            return [], str(error)
 
-    def _look(self, file: ScanFile) -> ForeignFile | str:
-        """One file, or the reason for which it is not fit."""
-        stored = [item for item in self.plan.read if item.name not in self.plan.partition_columns]
-        with data_errors(file.key), open_parquet(self.store, file.key, file.size, footer_only=True) as parquet:
-            schema, rows = parquet.schema_arrow, int(parquet.metadata.num_rows)
-            if len({name.lower() for name in schema.names}) < len(schema.names):
-                return f"{file.key} has columns whose names differ in case alone"
-            try:
-                calendar = legacy_calendar(parquet.metadata)
-                sources = plan_columns(schema, stored, by_id=self.plan.by_id, calendar=calendar)
-            except (UnsupportedTypeError, ValueError) as error:
-                return f"{file.key}: {error}"
-        for item, source in zip(stored, sources, strict=True):
-            if source.convert is not None:
-                return f"column {item.name!r} of {file.key} is stored as another type"
-        names = {item.name: source.name for item, source in zip(stored, sources, strict=True)}
-        path = self.store.local_path(file.key)
-        return ForeignFile(file, path, rows, tuple(names.get(item.name) for item in self.plan.read))
-
-    def _renamed(self, found: Sequence[ForeignFile]) -> str | None:
+    def _not_for_pyarrow(self, found: Sequence[ForeignFile]) -> str | None:
         for one in found:
             for item, name in zip(self.plan.read, one.names, strict=True):
                 if name not in (None, item.name):
                     return f"column {item.name!r} of {one.file.key} is stored as {name!r} (column mapping or case)"
+            if one.columns.views is not None:
+                return (
+                    f"column {one.columns.views!r} of {one.file.key} is stored in a layout that pyarrow cannot filter"
+                )
         return None
+
+
+class _UnfitFileError(Exception):
+    """The reason for which a file is not fit."""
+
+
+class _Footers:
+    """Looks at footers. Those of one form are the same but for their row groups: the first one is worked out, and the
+    bytes of the others are compared with it. Only footers of local files are remembered: others cost a request each.
+    """
+
+    def __init__(self, store: Store, plan: ReadPlan):
+        self._store, self._plan = store, plan
+        self._stored = [item for item in plan.read if item.name not in plan.partition_columns]
+        self._forms: list[tuple[FooterForm, FileColumns]] = []
+
+    def look(self, task: tuple[ScanFile, str | None]) -> ForeignFile:
+        """Look at the footer of a file with a local path, or None. Raises ``_UnfitFileError``."""
+        file, path = task
+        if path is None:
+            return ForeignFile(file, path, self._columns(file, None))
+        with data_errors(file.key):
+            footer = read_footer(path)
+        for form, columns in self._forms:
+            if footer is not None and form.matches(footer):
+                return ForeignFile(file, path, columns)
+        return ForeignFile(file, path, self._columns(file, footer))
+
+    def _columns(self, file: ScanFile, footer: bytes | None) -> FileColumns:
+        with data_errors(file.key), open_parquet(self._store, file.key, file.size, footer_only=True) as parquet:
+            schema, metadata = parquet.schema_arrow, parquet.metadata
+            if len({name.lower() for name in schema.names}) < len(schema.names):
+                raise _UnfitFileError(f"{file.key} has columns whose names differ in case alone")
+            try:
+                calendar = legacy_calendar(metadata)
+                sources = plan_columns(schema, self._stored, by_id=self._plan.by_id, calendar=calendar)
+            except (UnsupportedTypeError, ValueError) as error:
+                raise _UnfitFileError(f"{file.key}: {error}") from error
+        views = None
+        for item, source in zip(self._stored, sources, strict=True):
+            if source.convert is None or source.name is None:
+                continue
+            kind = schema.field(source.name).type
+            nested_by_id = self._plan.by_id and pt.is_nested(kind)
+            if calendar or padder(item) or nested_by_id or not same_content(kind, source.type):
+                raise _UnfitFileError(f"column {item.name!r} of {file.key} is stored as another type")
+            if _has(kind, _is_odd_to_pyarrow):
+                views = views or item.name
+        by_name = {item.name: source.name for item, source in zip(self._stored, sources, strict=True)}
+        columns = FileColumns(tuple(by_name.get(item.name) for item in self._plan.read), views)
+        form = None if footer is None or len(self._forms) >= _MOST_FORMS else FooterForm.of(footer, metadata)
+        if form is not None:
+            self._forms.append((form, columns))
+        return columns
 
 
 def _not_for_duckdb(found: Sequence[ForeignFile]) -> str | None:
@@ -153,6 +222,29 @@ def _not_for_duckdb(found: Sequence[ForeignFile]) -> str | None:
     if len(grouped(found)) > _MOST_GROUPS:
         return f"it has more than {_MOST_GROUPS} partitions"
     return None
+
+
+def same_content(one: pa.DataType, other: pa.DataType) -> bool:
+    """True if two types differ in the layout of strings, binaries and lists in memory, and not in Parquet."""
+    known = not any(_has(kind, lambda part: isinstance(part, pa.BaseExtensionType)) for kind in (one, other))
+    return known and str(_plain_layout(one)) == str(_plain_layout(other))
+
+
+def _is_odd_to_pyarrow(kind: pa.DataType) -> bool:
+    """True for types that a dataset cannot cast to another layout, or not in all filters."""
+    return any(odd(kind) for odd in (pt.is_string_view, pt.is_binary_view, pt.is_struct, pt.is_map))
+
+
+def _plain_layout(kind: pa.DataType) -> pa.DataType:
+    if pt.is_large_string(kind) or pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_large_binary(kind) or pt.is_binary_view(kind):
+        return pa.binary()
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_list_view(kind) or pt.is_large_list_view(kind):
+        return pa.list_(_plain_layout(kind.value_type))
+    if pt.is_struct(kind):
+        return pa.struct([(part.name, _plain_layout(part.type)) for part in kind])
+    return pa.map_(_plain_layout(kind.key_type), _plain_layout(kind.item_type)) if pt.is_map(kind) else kind
 
 
 def has_inner_floats(schema: pa.Schema) -> bool:
