@@ -11,6 +11,7 @@ import re
 import sqlite3
 import sys
 import time
+from contextlib import closing
 
 from pyroaring import BitMap64
 
@@ -70,12 +71,12 @@ class Where:
         self.columns = tuple(name for name in dict.fromkeys(columns) if re.search(rf"\b{name}\b", text))
         values = "".join(f", json_extract(value, '$.{name}') AS {name}" for name in self.columns)
         self.query = f"SELECT place FROM (SELECT key AS place{values} FROM json_each(?)) WHERE {text}"
-        self.db = sqlite3.connect(":memory:")
         numbers = {int(found) + near for found in re.findall(r"\b\d+\b", text) for near in (-1, 0, 1)}
         self.points = [None, *numbers, *(found.rstrip("%") for found in re.findall(r"'([^']*)'", text))]
 
     def matching(self, rows: list[dict]) -> BitMap64:
-        return BitMap64(place for (place,) in self.db.execute(self.query, (json.dumps(rows),)))
+        with closing(sqlite3.connect(":memory:")) as db:
+            return BitMap64(place for (place,) in db.execute(self.query, (json.dumps(rows),)))
 
     def candidates(self, files):
         return [file for file in files if self.may_match(file)]

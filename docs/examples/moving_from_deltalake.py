@@ -14,9 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def show(title: str, rows: Any, by: list[str]) -> None:
@@ -66,6 +68,18 @@ def main(deltalake: Any, folder: Path) -> None:
     changes = pa.table(table.load_cdf(starting_version=3))
     changes = changes.select(["id", "amount", "_change_type", "_commit_version"])
     show("changes", changes, ["_commit_version", "id", "_change_type"])
+
+    # Lazy reads: Polars, DuckDB and pandas read only what they need of the dataset.
+    dataset = table.to_pyarrow_dataset()
+    oslo = pl.scan_pyarrow_dataset(dataset).filter(pl.col("city") == "Oslo").select("id", "amount")
+    show("Polars", oslo.collect().to_arrow(), ["id"])
+    with duckdb.connect() as connection:
+        connection.register("sales", dataset)
+        found = connection.sql("SELECT city, count(*) AS orders FROM sales WHERE amount > 4 GROUP BY city")
+        show("DuckDB", found.to_arrow_table(), ["city"])
+    cheap = dataset.to_batches(columns=["id", "amount"], filter=pc.field("amount") < 10)
+    print("pandas", sorted(pd.concat(batch.to_pandas() for batch in cheap)["id"]))
+    print("pandas", table.to_pandas(columns=["amount"], filters=[("city", "=", "Voss")])["amount"].tolist())
 
     # Maintenance.
     optimized = table.optimize.compact()

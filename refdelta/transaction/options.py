@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -72,6 +73,10 @@ class CommitProperties:
             partition columns. It has no effect without deletion vectors.
         row_budget: the amount of other writers' new data that may be read to detect conflicts by row; None for the
             default.
+        create_checkpoint: False leaves out the checkpoint and the log compaction file that are due after this commit,
+            for example because its caller waits; None writes them.
+        cleanup_expired_logs: whether expired log files are removed after this commit; None removes them after a
+            checkpoint, if ``delta.enableExpiredLogCleanup`` permits it.
 
     Example::
 
@@ -87,6 +92,8 @@ class CommitProperties:
     app_transactions: Sequence[AppTransaction] | None = None
     row_level: bool | None = None
     row_budget: RowBudget | None = None
+    create_checkpoint: bool | None = None
+    cleanup_expired_logs: bool | None = None
 
 
 def checked(properties: CommitProperties | None) -> CommitProperties:
@@ -102,18 +109,22 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
         raise InvalidArgumentError(f"commit_properties must be a CommitProperties, not of type {kind}")
     own = CommitProperties(**{one.name: getattr(properties, one.name, None) for one in fields(CommitProperties)})
     arguments.text("user_metadata", own.user_metadata)
+    custom = dict(arguments.mapping("custom_metadata", own.custom_metadata) or {})
     try:
-        msgspec.json.encode(dict(arguments.mapping("custom_metadata", own.custom_metadata) or {}))
+        msgspec.json.encode(custom)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"custom_metadata must have values that JSON can hold: {error}") from error
+    for name, value in custom.items():
+        _check_finite(value, f"custom_metadata[{name!r}]")
     if (retries := arguments.whole("max_commit_retries", own.max_commit_retries)) is not None and retries < 0:
         raise InvalidArgumentError(f"max_commit_retries is {retries}; it cannot be negative")
     arguments.seconds("max_commit_seconds", own.max_commit_seconds)
     given = own.app_transactions or ()
     if not isinstance(given, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in given):
         raise InvalidArgumentError(f"app_transactions must be a list of refdelta.Transaction, not {given!r:.80}")
-    if own.row_level is not None:
-        arguments.flag("row_level", own.row_level)
+    for name in ("row_level", "create_checkpoint", "cleanup_expired_logs"):
+        if (value := getattr(own, name)) is not None:
+            arguments.flag(name, value)
     if not isinstance(own.row_budget, RowBudget | None):
         raise InvalidArgumentError(f"row_budget must be a RowBudget, not {own.row_budget!r:.80}")
     return own
@@ -141,3 +152,15 @@ def without_applications(options: CommitOptions) -> CommitOptions:
     """The options without application versions, for all but the last of several commits."""
     properties = replace(checked(options.get("commit_properties")), app_transactions=None)
     return {**options, "app_id": None, "app_version": None, "commit_properties": properties}
+
+
+def _check_finite(value: Any, where: str) -> None:
+    """Refuse NaN and infinities, which JSON would hold as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgumentError(f"{where} is {value}, for which JSON has no number; write it as a string")
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            _check_finite(part, f"{where}[{name!r}]")
+    elif isinstance(value, (list, tuple)):
+        for place, part in enumerate(value):
+            _check_finite(part, f"{where}[{place}]")

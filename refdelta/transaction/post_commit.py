@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 
 from refdelta.core.log.checksum import encode_checksum
 from refdelta.engine.log.checksums import put_checksum
+from refdelta.engine.log.managed_log import managed_by
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
+    from refdelta.engine.log.managed_log import ManagedStore
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage import Store
 
 log = logging.getLogger("refdelta")
 
 
-def after_commit(snapshot: Snapshot, *, committed: int) -> None:
+def after_commit(
+    snapshot: Snapshot, *, committed: int, checkpoint: bool | None = None, cleanup: bool | None = None
+) -> None:
     """Run the hooks of a version.
 
     A checkpoint is written at each multiple of ``delta.checkpointInterval``, as in delta-spark, and a log compaction
@@ -32,24 +36,43 @@ def after_commit(snapshot: Snapshot, *, committed: int) -> None:
     Args:
         snapshot: the committed version, or a later one if other writers committed meanwhile.
         committed: the version.
+        checkpoint: False writes neither checkpoint nor log compaction file; None if they are due.
+        cleanup: whether expired log files are removed; None removes them after a checkpoint.
     """
     if snapshot.version == committed:
         _write_checksum(snapshot)
     snapshot.check_writable()  # another writer may have changed the protocol in a later version
-    interval = snapshot.properties.checkpoint_interval
-    if committed > 0 and committed % interval == 0:
-        past_ms = _surely_past(snapshot)
+    interval, every = snapshot.properties.checkpoint_interval, snapshot.properties.log_compaction_interval
+    due = committed > 0 and checkpoint is not False
+    whole = due and committed % interval == 0
+    compacted = due and not whole and every is not None and committed % every == 0
+    if committed > 0:
+        _publish(snapshot, committed, first=whole or compacted)
+    if whole:
         from refdelta.engine.log.checkpoint_write import write_checkpoint
+
+        write_checkpoint(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
+    if whole if cleanup is None else cleanup:
         from refdelta.engine.log.cleanup import cleanup_log
 
-        write_checkpoint(snapshot.store, snapshot, now_ms=past_ms)
-        cleanup_log(snapshot.store, snapshot, now_ms=past_ms)
-        return
-    every = snapshot.properties.log_compaction_interval
-    if every is not None and committed > 0 and committed % every == 0:
+        cleanup_log(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
+    if compacted and every is not None:
         from refdelta.engine.log.log_compaction import compact_log
 
         compact_log(snapshot.store, snapshot, committed - every + 1, committed)
+
+
+def _publish(snapshot: Snapshot, committed: int, *, first: bool) -> None:
+    """Publish the commits of a catalog-managed table: in the background, unless a checkpoint or a log compaction file
+    comes next, which stand for published versions only.
+    """
+    managed = managed_by(snapshot.store)
+    if managed is None:
+        return
+    if first:
+        managed.publish()
+    else:
+        background.later(snapshot.store.uri, lambda: _publish_in_background(managed, committed))
 
 
 def _write_checksum(snapshot: Snapshot) -> None:
@@ -65,6 +88,13 @@ def _put_in_background(store: Store, version: int, data: bytes) -> None:
     try:
         put_checksum(store, version, data)
     except Exception as error:  # noqa: BLE001 - no caller is left to raise it to
+        failed(version, error)
+
+
+def _publish_in_background(managed: ManagedStore, version: int) -> None:
+    try:
+        managed.publish()
+    except Exception as error:  # noqa: BLE001 - no caller is left to raise it to; the next writer publishes
         failed(version, error)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, runtime_checkable
+from typing import Protocol as Interface
 
 from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.paths import commit_key, last_checkpoint_key
@@ -40,8 +41,17 @@ SAMPLE = 100
 """The number of data files that are read by default."""
 
 
+@runtime_checkable
+class Stored(Interface):
+    """A handle on a table, which has its store."""
+
+    @property
+    def store(self) -> Store:
+        """The store of the table."""
+
+
 def verify(
-    uri: str | os.PathLike[str],
+    uri: str | os.PathLike[str] | Stored,
     *,
     sample: int | None = SAMPLE,
     storage_options: Mapping[str, str] | None = None,
@@ -60,7 +70,7 @@ def verify(
     live and the removed files, a batch of rows for each file that is read, and the ids of rows as bitmaps.
 
     Args:
-        uri: the table.
+        uri: the table's folder; or a :class:`~refdelta.DeltaTable`, such as a catalog gives.
         sample: the number of data files of the newest version to read, spread evenly over all, and likewise of older
             deletion vectors and of change files; None for all, 0 for the log alone.
         storage_options: as for :class:`~refdelta.DeltaTable`.
@@ -84,6 +94,8 @@ def verify(
     """
     if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 0):
         raise InvalidArgumentError(f"sample must be a number of files, or None for all, not {sample!r}")
+    if isinstance(uri, Stored):
+        return verify_store(uri.store, sample=sample, progress=progress)
     store = with_others(open_location(uri, storage_options), outside, storage_options)
     return verify_store(store, sample=sample, progress=progress)
 

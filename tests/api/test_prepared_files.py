@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake.transaction import AddAction as TheirAction
+from deltalake.transaction import RemoveAction as TheirRemoval
 
-from refdelta import AddAction, DeltaTable, errors, write_deltalake
+from refdelta import AddAction, DeltaTable, RemoveAction, errors, write_deltalake
+from refdelta.api.transaction import WriteTransaction
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "p": ["a", "a", "b"]})
 FILES = ROWS.select(["id"])
@@ -172,3 +174,79 @@ def test_what_is_no_schema_is_refused(place):
 def test_a_handle_of_one_version_writes_nothing(place):
     with pytest.raises(errors.ReadOnlyTableError):
         DeltaTable(place, version=0).create_write_transaction([ONE], "append", ROWS.schema)
+
+
+def removals(place, *, data_change=False, action=RemoveAction):
+    """An action that removes each live file."""
+    paths = DeltaTable(place).get_add_actions().column("path").to_pylist()
+    return [action(path, data_change, 1_700_000_000_000) for path in paths]
+
+
+@pytest.mark.parametrize("action", [RemoveAction, TheirRemoval])
+def test_files_of_a_compaction_by_another_program_replace_others(tmp_path, action):
+    place = tmp_path / "t"
+    for start in (0, 1):
+        write_deltalake(place, FILES.slice(start, 1), mode="append")
+    pq.write_table(FILES.slice(0, 2), place / "both.parquet")
+    size = (place / "both.parquet").stat().st_size
+    both = AddAction("both.parquet", size, {}, 1_700_000_000_000, False, '{"numRecords": 2}')
+    old = removals(place, action=action)
+    DeltaTable(place).create_write_transaction([both, *old], "append", FILES.schema)
+    table = DeltaTable(place)
+    assert table.get_add_actions().column("path").to_pylist() == ["both.parquet"]
+    assert sorted(table.to_pyarrow_table().column("id").to_pylist()) == [1, 2]
+    lines = [json.loads(line) for line in (place / "_delta_log" / f"{2:020}.json").read_text().splitlines()]
+    removed = [line["remove"] for line in lines if "remove" in line]
+    assert sorted(remove["path"] for remove in removed) == sorted(one.path for one in old)
+    assert all(remove["dataChange"] is False and remove["size"] > 0 for remove in removed)
+    # The retention of VACUUM counts from the commit, whatever the caller says.
+    assert all(remove["deletionTimestamp"] > 1_700_000_000_000 for remove in removed)
+    assert table.history(1)[0]["operationMetrics"]["numRemovedFiles"] == "2"
+
+
+def test_a_removal_that_cannot_be_is_refused(place):
+    table, schema = DeltaTable(place), FILES.schema
+    with pytest.raises(errors.InvalidArgumentError, match="is not in version 0"):
+        table.create_write_transaction([RemoveAction("p=a/gone.parquet")], "append", schema)
+    with pytest.raises(errors.InvalidArgumentError, match="overwrite"):
+        table.create_write_transaction(removals(place), "overwrite", schema)
+    both = prepared(place, "p=c/new.parquet")
+    with pytest.raises(errors.InvalidArgumentError, match="same file path"):
+        table.create_write_transaction([both, RemoveAction("p=c/new.parquet")], "append", schema)
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(errors.ConstraintViolationError, match="append-only"):
+        table.create_write_transaction(removals(place, data_change=True), "append", schema)
+    with pytest.raises(errors.InvalidArgumentError, match="no added file has data_change=False"):
+        table.create_write_transaction(removals(place), "append", schema)
+    few = replace(prepared(place, "p=c/few.parquet", rows=FILES.slice(0, 2)), data_change=False)
+    with pytest.raises(errors.InvalidArgumentError, match=r"files with 3 rows leave .* have 2 rows"):
+        table.create_write_transaction([few, *removals(place)], "append", schema)
+    as_many = replace(prepared(place, "p=c/new.parquet"), data_change=False)
+    table.create_write_transaction([as_many, *removals(place)], "append", schema)  # rows that are elsewhere may leave
+    assert DeltaTable(place).count() == 3
+
+
+def test_files_are_not_replaced_where_rows_have_ids(tmp_path):
+    write_deltalake(tmp_path, FILES, configuration={"delta.enableRowTracking": "true"})
+    with pytest.raises(errors.UnsupportedFeatureError, match="rowTracking"):
+        DeltaTable(tmp_path).create_write_transaction(removals(tmp_path), "append", FILES.schema)
+    DeltaTable(tmp_path).create_write_transaction(removals(tmp_path, data_change=True), "append", FILES.schema)
+    assert DeltaTable(tmp_path).count() == 0
+
+
+@pytest.mark.parametrize("data_change", [False, True])
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_a_concurrent_change_of_a_removed_file_conflicts(place, monkeypatch, data_change, vectors):
+    DeltaTable(place).alter.set_table_properties({"delta.enableDeletionVectors": vectors})
+    table, commit = DeltaTable(place), WriteTransaction.commit
+    new = replace(prepared(place, "p=c/new.parquet"), data_change=data_change)
+    actions = [new, *removals(place, data_change=data_change)]
+
+    def late(txn):
+        monkeypatch.setattr(WriteTransaction, "commit", commit)
+        DeltaTable(place).delete("id = 1")
+        return commit(txn)
+
+    monkeypatch.setattr(WriteTransaction, "commit", late)
+    with pytest.raises(errors.ConcurrentModificationError):
+        table.create_write_transaction(actions, "append", FILES.schema)

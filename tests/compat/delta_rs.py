@@ -1,9 +1,10 @@
 """delta-rs' own tests of its Python package, on ``refdelta.compat.deltalake``.
 
-    python tests/compat/delta_rs.py FOLDER [arguments of pytest]
+    python tests/compat/delta_rs.py FOLDER [--deltalake] [arguments of pytest]
 
 ``FOLDER`` is ``python`` of a checkout of delta-rs, tag ``python-v1.6.6``, or of deltalake's source distribution. Its
-tests import ``deltalake``; here that name is the compat module.
+tests import ``deltalake``; here that name is the compat module. At the end, failures are counted by their reasons,
+which are in ``delta_rs_reasons.toml``. With ``--deltalake`` the tests run on deltalake itself.
 """
 
 from __future__ import annotations
@@ -11,14 +12,26 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import tomllib
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-MODULES = ("exceptions", "query", "schema", "table", "transaction", "writer", "writer.properties", "writer.writer")
+MODULES = (
+    "_util",
+    "exceptions",
+    "fs",
+    "query",
+    "schema",
+    "table",
+    "transaction",
+    "writer",
+    "writer.properties",
+    "writer.writer",
+)
 # Modules of functions inside deltalake that refdelta has not: tests that call them fail.
 LACKING = {
-    "_util": "deprecate_positional_commit_args",
     "writer._conversion": "_convert_arro3_schema_to_delta",
     "writer._utils": "try_get_table_and_table_uri",
 }
@@ -28,22 +41,11 @@ def _inside(*_args: object) -> None:
     raise NotImplementedError("an inside of deltalake, which refdelta has not")
 
 
-class Raw:
-    """The part of deltalake's inner table by which its tests find the folder of a table."""
-
-    def __init__(self, table: Any) -> None:
-        self._table = table
-
-    def table_uri(self) -> str:
-        return str(self._table.table_uri)
-
-
 def map_modules() -> None:
     """Make the compat module importable as ``deltalake``."""
     home = "refdelta.compat.deltalake"
     root: Any = importlib.import_module(home)
     sys.modules["deltalake"] = root
-    root.DeltaTable._table = property(Raw)
     vars(root).update(
         _NANOSECOND_TIMESTAMPS=False,
         _disable_nanosecond_timestamps=lambda: None,
@@ -53,13 +55,34 @@ def map_modules() -> None:
     for name, function in LACKING.items():
         inside = sys.modules[f"deltalake.{name}"] = ModuleType(f"deltalake.{name}")
         setattr(inside, function, _inside)
-    util: Any = sys.modules["deltalake._util"]
-    util.encode_partition_value = importlib.import_module(f"{home}.table").encode_partition_value
     for name in MODULES:
         module = sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
         if name in ("exceptions", "schema"):  # deltalake._internal has them, too
             vars(root).update({one: getattr(module, one) for one in module.__all__})
     sys.modules["deltalake._internal"] = root
+
+
+REASONS = Path(__file__).with_name("delta_rs_reasons.toml")
+
+
+def reason_of(test: str) -> str | None:
+    """The reason for which a test fails, by the longest beginning of its name that is listed."""
+    listed = tomllib.loads(REASONS.read_text())["reason"]
+    found = [(len(name), each["text"]) for each in listed for name in each["tests"] if test.startswith(name)]
+    return max(found)[1] if found else None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Count the failures by their reasons, and name those without one."""
+    failed = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+    names = [report.nodeid.removeprefix("tests/") for report in failed]
+    counts = Counter(reason_of(name) for name in names)
+    terminalreporter.section("failures by reason")
+    for reason, count in counts.most_common():
+        terminalreporter.write_line(f"{count:4} {reason or 'no reason is listed'}")
+    for name in names:
+        if reason_of(name) is None:
+            terminalreporter.write_line(f"     {name}")
 
 
 if __name__ != "__main__":  # pytest imports this module as a plugin, before the tests' conftest.py
@@ -70,5 +93,7 @@ else:
     folder = Path(sys.argv[1]).resolve()
     sys.path.insert(0, str(Path(__file__).parent))
     os.chdir(folder)
-    options = ["-q", "-c", os.devnull, f"--rootdir={folder}", "-p", "delta_rs", "-p", "no:cacheprovider"]
-    sys.exit(pytest.main([*options, *(sys.argv[2:] or ["tests"])]))
+    given = sys.argv[2:]
+    plugin = [] if "--deltalake" in given else ["-p", "delta_rs"]
+    options = ["-q", "-c", os.devnull, f"--rootdir={folder}", *plugin, "-p", "no:cacheprovider"]
+    sys.exit(pytest.main([*options, *([one for one in given if one != "--deltalake"] or ["tests"])]))

@@ -57,6 +57,7 @@ def found(path, **options):
     return [(finding.clause, finding.version) for finding in report.findings]
 
 
+@pytest.mark.sample(check=6)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_what_refdelta_tells_is_what_it_did(tmp_path, layout, statement):
@@ -67,7 +68,7 @@ def test_what_refdelta_tells_is_what_it_did(tmp_path, layout, statement):
     assert recorded or (layout, statement) == ("vectors", "delete")
 
 
-@pytest.mark.sample(check=8)
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize("predicate", ["id = 2", "id < 3", "part = 'x'", "true", "id = 99"])
 @pytest.mark.parametrize("statement", ["delete", "update", "merge"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -133,6 +134,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_change_files_that_tell_something_else(tmp_path, name):
     statement, change = BROKEN[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tiers
+
 pytest_plugins = ["pytester"]
 
 TESTS = """
@@ -32,7 +34,8 @@ def test_marked(tmp_path):
 """
 
 
-def test_a_table_that_is_not_sound_fails_its_test(pytester):
+def test_a_table_that_is_not_sound_fails_its_test(pytester, monkeypatch):
+    monkeypatch.setattr(tiers, "_chosen", tiers.ALL)
     pytester.makeini("[pytest]\nmarkers = breaks_tables")
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_inprocess("-p", "verifier.every_table", "-p", "no:cacheprovider")

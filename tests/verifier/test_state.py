@@ -110,6 +110,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sample(check=5)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_checkpoint_that_is_not_the_state(path, name):
     broken(path, CHANGES[name])
@@ -282,6 +283,7 @@ class TestParts:
 # --- the hint ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     ("clause", "text"),
     [
@@ -315,6 +317,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.sample(check=5)
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_checksum_that_is_not_the_state(path, name):
     file = log(path, f"{5:020d}.crc")

@@ -6,8 +6,8 @@ differences.
 
 from __future__ import annotations
 
-from refdelta._version import __version__
-from refdelta.compat.deltalake import table, transaction
+from refdelta._version import __version__ as _own_version
+from refdelta.compat.deltalake import exceptions, table, transaction
 from refdelta.compat.deltalake.builders import TableFeatures
 from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, Transaction, no_effect
 from refdelta.compat.deltalake.query import QueryBuilder
@@ -22,10 +22,13 @@ from refdelta.compat.deltalake.writer import (
 )
 from refdelta.errors import DeltaError
 
+__version__ = "1.6.6"
+"""The version of deltalake whose interface this is: libraries such as Polars look for the abilities of a version."""
+
 
 def rust_core_version() -> str:
     """The version of refdelta, which has no Rust core."""
-    return __version__
+    return _own_version
 
 
 def enable_nanosecond_timestamps() -> None:
@@ -56,6 +59,7 @@ __all__ = [
     "__version__",
     "convert_to_deltalake",
     "enable_nanosecond_timestamps",
+    "exceptions",
     "init_tracing",
     "rust_core_version",
     "table",

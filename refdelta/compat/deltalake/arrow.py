@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta.core.table.types import StructType
 from refdelta.engine.arrow.schema import with_parts
+from refdelta.schema import struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +58,14 @@ def writable(data: Any) -> Any:
         return data if hasattr(data, "__len__") else reader
     cast = (batch.cast(wanted, safe=False) for batch in reader)
     return pa.RecordBatchReader.from_batches(wanted, cast)
+
+
+def columns_of(rows: Any) -> StructType:
+    """The columns of rows to write, as refdelta's types; none if they say it only when they are read."""
+    schema = getattr(rows, "schema", None)
+    if not isinstance(schema, pa.Schema) and hasattr(rows, "__arrow_c_stream__") and hasattr(rows, "__len__"):
+        schema = pa.RecordBatchReader.from_stream(rows).schema
+    return struct_of(schema) if isinstance(schema, pa.Schema) else StructType(())
 
 
 def _view(kind: pa.DataType) -> pa.DataType:

@@ -14,14 +14,17 @@ from refdelta.compat.deltalake.commit import (
     PostCommitHookProperties,
     metrics_of,
     options_of,
-    unheeded,
 )
+from refdelta.compat.deltalake.parquet_options import written_with
+from refdelta.compat.deltalake.properties import known_properties, with_version
 from refdelta.compat.deltalake.schema import Field, Schema
-from refdelta.compat.deltalake.sql import assignments, to_spark
-from refdelta.errors import InvalidArgumentError
+from refdelta.compat.deltalake.sql import assignments, quoted, to_spark, tried
+from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.schema import struct_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     import refdelta
     from refdelta.api.merge_builder import TableMerger as MergeBuilder
     from refdelta.compat.deltalake.writer.properties import WriterProperties
@@ -58,22 +61,55 @@ class _Table(Protocol):
 class TableMerger:
     """The builder of a MERGE."""
 
-    def __init__(self, builder: MergeBuilder[Any], table: StructType) -> None:
-        self._builder, self._struct = builder, table
+    def __init__(
+        self,
+        builder: MergeBuilder[Any],
+        table: StructType,
+        columns: pa.Schema | None = None,
+        alias: str = "source",
+        writer_properties: WriterProperties | None = None,
+    ) -> None:
+        """Build a MERGE.
+
+        Args:
+            builder: refdelta's builder.
+            table: the columns of the table.
+            columns: the columns of the source, if values that do not fit become null; None if they are an error.
+            alias: the alias of the source.
+            writer_properties: the properties of Parquet files.
+        """
+        self._builder, self._struct, self._columns, self._alias = builder, table, columns, alias
+        self._writer_properties = writer_properties
 
     def _sql(self, predicate: str | None) -> Any:
         return to_spark(predicate, self._struct)
 
+    def _values(self, updates: dict[str, str]) -> dict[str, str]:
+        values = assignments(updates, self._struct)
+        return values if self._columns is None else tried(values, self._struct)
+
+    def _all(self, columns: pa.Schema, except_cols: list[str] | None) -> dict[str, str]:
+        """The assignments of all columns that the source has."""
+        left_out = {name.lower() for name in except_cols or ()}
+        chosen = [name for name in columns.names if name.lower() not in left_out]
+        given = {item.name: item.type for item in struct_of(columns)}
+        same = {item.name for item in self._struct if given.get(item.name) == item.type}
+        values = {quoted(name): f"{quoted(self._alias)}.{quoted(name)}" for name in chosen}
+        return tried(values, self._struct, but=same)
+
     def when_matched_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
         """Update matched rows."""
-        self._builder.when_matched_update(assignments(updates, self._struct), self._sql(predicate))
+        self._builder.when_matched_update(self._values(updates), self._sql(predicate))
         return self
 
     def when_matched_update_all(
         self, predicate: str | None = None, except_cols: list[str] | None = None
     ) -> TableMerger:
         """Set all columns of matched rows."""
-        self._builder.when_matched_update_all(self._sql(predicate), except_cols)
+        if self._columns is None:
+            self._builder.when_matched_update_all(self._sql(predicate), except_cols)
+        else:
+            self._builder.when_matched_update(self._all(self._columns, except_cols), self._sql(predicate))
         return self
 
     def when_matched_delete(self, predicate: str | None = None) -> TableMerger:
@@ -83,19 +119,22 @@ class TableMerger:
 
     def when_not_matched_insert(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
         """Insert rows of the source that match nothing."""
-        self._builder.when_not_matched_insert(assignments(updates, self._struct), self._sql(predicate))
+        self._builder.when_not_matched_insert(self._values(updates), self._sql(predicate))
         return self
 
     def when_not_matched_insert_all(
         self, predicate: str | None = None, except_cols: list[str] | None = None
     ) -> TableMerger:
         """Insert rows of the source that match nothing, with all columns."""
-        self._builder.when_not_matched_insert_all(self._sql(predicate), except_cols)
+        if self._columns is None:
+            self._builder.when_not_matched_insert_all(self._sql(predicate), except_cols)
+        else:
+            self._builder.when_not_matched_insert(self._all(self._columns, except_cols), self._sql(predicate))
         return self
 
     def when_not_matched_by_source_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
         """Update rows that no row of the source matches."""
-        self._builder.when_not_matched_by_source_update(assignments(updates, self._struct), self._sql(predicate))
+        self._builder.when_not_matched_by_source_update(self._values(updates), self._sql(predicate))
         return self
 
     def when_not_matched_by_source_delete(self, predicate: str | None = None) -> TableMerger:
@@ -105,7 +144,8 @@ class TableMerger:
 
     def execute(self) -> dict[str, Any]:
         """Run the MERGE."""
-        return metrics_of(self._builder.execute())
+        with written_with(self._writer_properties):
+            return metrics_of(self._builder.execute())
 
 
 class TableAlterer:
@@ -174,6 +214,9 @@ class TableAlterer:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Allow nulls in a column."""
+        field = self.table.engine().schema().struct.find(column_name)
+        if field is not None and field.nullable:
+            raise DeltaError(f"column {column_name!r} is nullable already")
         self._run("drop_column_not_null", (), commit_properties, post_commithook_properties, column_name)
 
     def set_table_properties(
@@ -185,10 +228,11 @@ class TableAlterer:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Set table properties. Names that are not Delta's are refused unless ``raise_if_not_exists`` is false."""
-        unknown = [name for name in properties if not name.startswith("delta.")]
-        if raise_if_not_exists and unknown:
-            raise InvalidArgumentError(f"Error parsing property '{unknown[0]}': it is not one of Delta's")
-        self._run("set_table_properties", args, commit_properties, post_commithook_properties, properties)
+        if raise_if_not_exists:
+            known_properties(properties)
+        table = self.table.engine()
+        changed = with_version(properties, least=table.protocol().min_writer_version) or {}
+        self._run("set_table_properties", args, commit_properties, post_commithook_properties, changed)
 
     def set_table_name(
         self,
@@ -198,6 +242,10 @@ class TableAlterer:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Set the table's name."""
+        if not 1 <= len(name) <= 255:
+            raise DeltaError(
+                "Table metadata is invalid: name: Table name cannot be empty and cannot exceed 255 characters"
+            )
         self._run("set_table_name", args, commit_properties, post_commithook_properties, name)
 
     def set_table_description(
@@ -208,6 +256,8 @@ class TableAlterer:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Set the table's description."""
+        if len(description) > 4000:
+            raise DeltaError("Table metadata is invalid: description: Table description cannot exceed 4000 characters")
         self._run("set_table_description", args, commit_properties, post_commithook_properties, description)
 
     def set_column_metadata(
@@ -228,6 +278,10 @@ class TableOptimizer:
     def __init__(self, table: _Table) -> None:
         self.table = table
 
+    def _with(self, statement: str, properties: WriterProperties | None, *args: Any, **options: Any) -> Any:
+        with written_with(properties):
+            return getattr(self.table.engine().optimize, statement)(*args, **options)
+
     def compact(
         self,
         partition_filters: Any = None,
@@ -243,10 +297,11 @@ class TableOptimizer:
     ) -> dict[str, Any]:
         """Merge small files."""
         options = options_of("compact", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
-        unheeded(writer_properties)
-        found = self.table.engine().optimize.compact(
+        found = self._with(
+            "compact",
+            writer_properties,
             partition_filters,
-            target_size,
+            _size(target_size),
             max_concurrent_tasks,
             max_spill_size,
             max_temp_directory_size,
@@ -271,11 +326,12 @@ class TableOptimizer:
     ) -> dict[str, Any]:
         """Sort rows along a Z-curve."""
         options = options_of("z_order", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
-        unheeded(writer_properties)
-        found = self.table.engine().optimize.z_order(
+        found = self._with(
+            "z_order",
+            writer_properties,
             list(columns),
             partition_filters,
-            target_size,
+            _size(target_size),
             max_concurrent_tasks,
             max_spill_size,
             max_temp_directory_size,
@@ -285,6 +341,17 @@ class TableOptimizer:
         return _optimized(found)
 
 
+_LARGEST = 2**63 - 1
+
+
+def _size(target_size: int | None) -> int | None:
+    if target_size is not None and not 1 <= target_size <= _LARGEST:
+        raise InvalidArgumentError(f"target_file_size must be between 1 and {_LARGEST}, not {target_size}")
+    return target_size
+
+
 def _optimized(result: Any) -> dict[str, Any]:
-    metrics: dict[str, Any] = json.loads(json.dumps(metrics_of(result), default=dict))
-    return metrics
+    """The metrics; those of sizes are JSON, as in deltalake."""
+    found = metrics_of(result)
+    sizes = {name: json.dumps(dict(found[name]), separators=(",", ":")) for name in ("filesAdded", "filesRemoved")}
+    return {**found, **sizes}

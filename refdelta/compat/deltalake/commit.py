@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from refdelta.compat.deltalake._util import deprecate_positional_commit_args
+from refdelta.errors import InvalidArgumentError
 from refdelta.transaction.options import CommitProperties as Properties
 
 
@@ -95,35 +98,35 @@ def options_of(
     Raises:
         TypeError: too many positional arguments, or one that is given by name, too.
     """
-    named = {"commit_properties": commit, "post_commithook_properties": hooks}
-    if args:
-        if len(args) > len(order):
-            raise TypeError(f"{name}() takes at most {len(order)} positional commit argument(s), got {len(args)}")
-        message = f"Passing commit arguments positionally to {name}() is deprecated; use keyword arguments instead."
-        warnings.warn(message, DeprecationWarning, stacklevel=3)
-        for key, value in zip(order, args, strict=False):
-            if named[key] is not None:
-                raise TypeError(f"{name}() got multiple values for {key!r}")
-            named[key] = value
-    after: Any = named["post_commithook_properties"]
-    if after is not None and (not after.create_checkpoint or after.cleanup_expired_logs is not None):
-        no_effect("post_commithook_properties", "the table properties delta.checkpointInterval and others decide")
-    given: Any = named["commit_properties"]
-    if given is None:
+    given, after = deprecate_positional_commit_args(name, args, commit, hooks, order)
+    if given is None and after is None:
         return {}
+    notes = _notes(given.custom_metadata) if given is not None else None
     return {
         "commit_properties": Properties(
-            custom_metadata=given.custom_metadata,
-            max_commit_retries=given.max_commit_retries,
-            app_transactions=given.app_transactions,
+            custom_metadata=notes,
+            max_commit_retries=getattr(given, "max_commit_retries", None),
+            app_transactions=getattr(given, "app_transactions", None),
+            create_checkpoint=None if after is None or after.create_checkpoint else False,
+            cleanup_expired_logs=getattr(after, "cleanup_expired_logs", None),
         )
     }
 
 
-def unheeded(writer_properties: Any) -> None:
-    """Warn, once, if there are properties of Parquet files."""
-    if writer_properties is not None:
-        no_effect("writer_properties", "set the table property delta.parquet.compression.codec for the codec")
+def _notes(given: Any) -> Any:
+    """Notes of a commit. Raises ``ValueError``, as deltalake does, for notes that JSON cannot hold."""
+    if isinstance(given, Mapping):
+        if any(not isinstance(name, str) for name in given):
+            raise InvalidArgumentError(f"custom_metadata keys must be strings, not {sorted(map(repr, given))}")
+        if wrong := [name for name in ("userName", "userId") if not isinstance(given.get(name, ""), str)]:
+            raise InvalidArgumentError(f"custom_metadata must have a string as {wrong[0]}")
+        try:
+            json.dumps(given, allow_nan=False)
+        except ValueError as error:
+            raise InvalidArgumentError(f"custom_metadata must have values that JSON can hold: {error}") from error
+        except TypeError:
+            pass  # refdelta says which value
+    return given
 
 
 def metrics_of(result: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta.compat.deltalake.arrow import stream
+from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from refdelta.compat.deltalake.table import DeltaTable
@@ -17,6 +18,7 @@ class QueryBuilder:
         session_config: DataFusion's settings by name, such as ``datafusion.execution.batch_size``.
 
     Raises:
+        DeltaError: there is no such setting.
         ImportError: the package datafusion is not installed: ``pip install 'refdelta[compat]'``.
     """
 
@@ -27,7 +29,10 @@ class QueryBuilder:
             raise ImportError("QueryBuilder needs the package datafusion: pip install 'refdelta[compat]'") from error
         # deltalake keeps the case of names that are not quoted.
         settings = {"datafusion.sql_parser.enable_ident_normalization": "false", **(session_config or {})}
-        self._context = SessionContext(SessionConfig(settings))
+        try:
+            self._context = SessionContext(SessionConfig(settings))
+        except ValueError as error:  # a setting that does not exist
+            raise InvalidArgumentError(str(error)) from error
 
     def register(self, table_name: str, delta_table: DeltaTable) -> QueryBuilder:
         """Add a table to the query builder under a name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, Union
 
@@ -10,7 +11,8 @@ import pyarrow as pa
 
 from refdelta.compat.deltalake.arrow import given
 from refdelta.core.table import types
-from refdelta.engine.arrow.schema import arrow_type, delta_type, from_arrow, large_schema, to_arrow
+from refdelta.engine.arrow.field_metadata import declared_schema, described_arrow
+from refdelta.engine.arrow.schema import arrow_type, delta_type, large_schema
 from refdelta.schema import Schema as EngineSchema
 from refdelta.schema import struct_of
 
@@ -163,6 +165,11 @@ class StructType(_Type):
 DataType: TypeAlias = Union["PrimitiveType", "MapType", "StructType", "ArrayType", "VariantType"]
 
 
+def _texts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata as the module shows it: numbers are strings."""
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
+
+
 class Field:
     """A column, or a field of a struct."""
 
@@ -173,7 +180,7 @@ class Field:
         nullable: bool = True,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        self._engine = types.StructField(name, engine_type(type), nullable, dict(metadata or {}))
+        self._engine = types.StructField(name, engine_type(type), nullable, _texts(metadata or {}))
 
     @classmethod
     def _from(cls, engine: types.StructField) -> Field:
@@ -213,7 +220,7 @@ class Field:
 
     def to_arrow(self) -> Any:
         """The Arrow field."""
-        return given("Field", to_arrow(types.StructType((self._engine,))).field(0))
+        return given("Field", self._described)
 
     @staticmethod
     def from_arrow(field: Any) -> Field:
@@ -221,7 +228,11 @@ class Field:
         return Field._from(struct_of(pa.schema([pa.field(field)])).fields[0])
 
     def __arrow_c_schema__(self) -> object:
-        return to_arrow(types.StructType((self._engine,))).field(0).__arrow_c_schema__()
+        return self._described.__arrow_c_schema__()
+
+    @property
+    def _described(self) -> pa.Field:
+        return described_arrow(types.StructType((self._engine,)), every=True).field(0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Field) and self._engine == other._engine
@@ -282,16 +293,19 @@ class Schema:
 
     def to_arrow(self, as_large_types: bool = False) -> Any:
         """The Arrow schema; with ``as_large_types``, strings, binaries and lists have offsets of 64 bits."""
-        schema = to_arrow(self._struct)
+        schema = described_arrow(self._struct, every=True)
         return given("Schema", large_schema(schema) if as_large_types else schema)
 
     @staticmethod
     def from_arrow(type: Any) -> Schema:  # noqa: A002 - deltalake's name
         """A schema from an Arrow schema."""
-        return Schema.of(from_arrow(pa.schema(type)))
+        struct = declared_schema(pa.schema(type))
+        return Schema.of(
+            types.StructType(tuple(replace(item, metadata=_texts(item.metadata)) for item in struct.fields))
+        )
 
     def __arrow_c_schema__(self) -> object:
-        return to_arrow(self._struct).__arrow_c_schema__()
+        return described_arrow(self._struct, every=True).__arrow_c_schema__()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self._struct == other._struct

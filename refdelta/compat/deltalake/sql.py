@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from refdelta.core.table.types import INTEGRAL
-from refdelta.errors import PredicateError
+from refdelta.compat.deltalake._util import encode_partition_value
+from refdelta.core.table.types import INTEGRAL, STRING, PrimitiveType
+from refdelta.errors import InvalidArgumentError, PredicateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from refdelta.core.table.types import StructType
 
@@ -36,6 +37,7 @@ def to_spark(text: Any, schema: StructType) -> Any:
     except SqlglotError as error:
         raise PredicateError(f"cannot parse {text!r}: {str(error).splitlines()[0]}") from error
     integral = {field.name for field in schema.fields if field.type in INTEGRAL}
+    strings = {field.name for field in schema.fields if field.type == STRING}
 
     def whole(node: Any) -> bool:
         match node:
@@ -52,6 +54,8 @@ def to_spark(text: Any, schema: StructType) -> Any:
         return False
 
     def divided(node: Any) -> Any:
+        if isinstance(node, (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)):
+            _coerce(node, strings)
         if isinstance(node, exp.Div) and whole(node.left) and whole(node.right):
             return exp.IntDiv(this=node.left, expression=node.right)
         if isinstance(node, exp.Concat):
@@ -61,6 +65,27 @@ def to_spark(text: Any, schema: StructType) -> Any:
         return node
 
     return str(tree.transform(divided).sql(dialect="spark"))
+
+
+def _coerce(node: Any, strings: Collection[str]) -> None:
+    """Cast columns of strings that a node compares with numbers, as DataFusion does."""
+    from sqlglot import exp
+
+    sides = [node.this, *node.expressions, *(node.args.get(name) for name in ("expression", "low", "high"))]
+    kinds = {kind for side in sides if (kind := _number(side))}
+    for side in sides if kinds else []:
+        if isinstance(side, exp.Column) and side.name in strings:
+            side.replace(exp.cast(side.copy(), max(kinds)))
+
+
+def _number(node: Any) -> str | None:
+    """The type in which strings are compared with a literal; None for anything but a number."""
+    from sqlglot import exp
+
+    inner = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(inner, exp.Literal) or inner.is_string:
+        return None
+    return "bigint" if inner.this.isdigit() else "double"
 
 
 def _parsed(text: str) -> Any:
@@ -82,6 +107,64 @@ def assignments(values: Mapping[str, str] | None, schema: StructType) -> dict[st
     if values is None:
         return {}
     return {_column(name, schema): to_spark(value, schema) for name, value in values.items()}
+
+
+def quoted(name: str) -> str:
+    """A name in backticks."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def tried(values: Mapping[str, str], schema: StructType, *, but: Collection[str] = ()) -> dict[str, str]:
+    """Assignments in which a value that does not fit its column is null.
+
+    Args:
+        values: the assignments, in Spark's SQL.
+        schema: the columns. Those with fields or elements are not changed.
+        but: columns whose values fit.
+    """
+    plain = {
+        spelled: field.type
+        for field in schema
+        if isinstance(field.type, PrimitiveType) and field.name not in but
+        for spelled in (field.name, quoted(field.name))
+    }
+    return {
+        name: f"try_cast(({value}) AS {_spark_type(plain[name])})" if name in plain else value
+        for name, value in values.items()
+    }
+
+
+def _spark_type(kind: Any) -> str:
+    return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(str(kind), str(kind))
+
+
+def in_texts(filters: Any, schema: StructType) -> Any:
+    """A list of conditions, with values for columns of strings as partition values are written.
+
+    Raises:
+        ValueError: a list within the list is empty, or the list has both conditions and lists of them.
+    """
+    if not isinstance(filters, (list, tuple)):
+        return filters
+    nested = [isinstance(one, list) for one in filters]
+    if any(nested):
+        if not all(nested):
+            raise InvalidArgumentError("filters are conditions, or lists of conditions, and not a mix of both")
+        if not all(filters):
+            raise InvalidArgumentError("an empty conjunction in the filters: leave it out")
+        return [in_texts(one, schema) for one in filters]
+    return [_in_text(one, schema) for one in filters]
+
+
+def _in_text(condition: Any, schema: StructType) -> Any:
+    if len(condition) != 3:
+        return condition
+    name, operator, value = condition
+    field = schema.find(name) if isinstance(name, str) else None
+    if field is None or field.type != STRING or value is None:
+        return condition
+    many = isinstance(value, (list, tuple, set, frozenset))
+    return name, operator, [encode_partition_value(one) for one in value] if many else encode_partition_value(value)
 
 
 def _column(name: str, schema: StructType) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 import refdelta
+from refdelta.compat.deltalake._util import legacy_argument
 from refdelta.compat.deltalake.arrow import given, stream, writable
 from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of deltalake.table
     TableAlterer,
@@ -20,18 +22,22 @@ from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of d
 )
 from refdelta.compat.deltalake.commit import (
     HOOKS_FIRST,
+    AddAction,
     CommitProperties,
     PostCommitHookProperties,
+    RemoveAction,
     metrics_of,
     no_effect,
     options_of,
-    unheeded,
 )
+from refdelta.compat.deltalake.history import in_their_form
+from refdelta.compat.deltalake.parquet_options import written_with
+from refdelta.compat.deltalake.properties import known_properties, with_version
 from refdelta.compat.deltalake.schema import Schema
-from refdelta.compat.deltalake.sql import assignments, to_spark
+from refdelta.compat.deltalake.sql import assignments, in_texts, to_spark, tried
 from refdelta.core.table.types import StructType
 from refdelta.engine.log.timestamps import version_at, version_since
-from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError, VersionNotFoundError
+from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta.transaction.time_travel import milliseconds
 
 if TYPE_CHECKING:
@@ -43,7 +49,6 @@ if TYPE_CHECKING:
     from refdelta.compat.deltalake.writer.properties import WriterProperties
 
 _STORE = "the store of the table reads its files; see storage_options"
-_MISMATCH = "a value that does not fit its column is always an error"
 # Of the options, those that mean nothing on a local path.
 _REMOTE = (
     "aws_",
@@ -120,6 +125,21 @@ class Metadata:
         )
 
 
+class InnerTable:
+    """The methods of deltalake's inner table that Polars calls."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self.table = table
+
+    def table_uri(self) -> str:
+        """The table's URI."""
+        return self.table.table_uri
+
+    def get_add_file_sizes(self) -> dict[str, int]:
+        """The sizes of the live files in bytes, by path."""
+        return self.table.file_sizes()
+
+
 def options_for(uri: Any, options: Mapping[str, str] | None) -> dict[str, str] | None:
     """The storage options for a URI: those of object stores are left out for a local path, as deltalake does."""
     text = str(uri)
@@ -128,19 +148,8 @@ def options_for(uri: Any, options: Mapping[str, str] | None) -> dict[str, str] |
     return {k: v for k, v in options.items() if not k.lower().startswith(_REMOTE)} or None
 
 
-def encode_partition_value(val: Any) -> str:
-    """A value as PROTOCOL.md, "Partition Value Serialization", writes it. Raises ``ValueError`` for other types."""
-    if isinstance(val, bool):
-        return str(val).lower()
-    if isinstance(val, (str, int, float)):
-        return str(val)
-    if isinstance(val, datetime):
-        return val.isoformat(sep=" ")
-    if isinstance(val, date):
-        return val.isoformat()
-    if isinstance(val, bytes):
-        return val.decode("unicode_escape", "backslashreplace")
-    raise InvalidArgumentError(f"Could not encode partition value for type: {val}")
+def _as_listed(uris: pa.Array) -> pa.Array:
+    return pa.array([unquote(uri) if uri.startswith("file://") else uri for uri in uris.to_pylist()], uris.type)
 
 
 def _merged(name: str, old: Any, new: Any) -> Any:
@@ -172,6 +181,7 @@ class DeltaTable:
             if is_given:
                 warnings.warn(f"The '{name}' parameter is deprecated and ignored.", DeprecationWarning, stacklevel=2)
         self._storage_options = storage_options
+        self._table = InnerTable(self)
         self._own = refdelta.DeltaTable(table_uri, version, options_for(table_uri, storage_options))
 
     def engine(self) -> refdelta.DeltaTable:
@@ -212,9 +222,11 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table without rows; see :meth:`refdelta.DeltaTable.create`."""
         options = options_of("create", args[:2], commit_properties, post_commithook_properties)
-        strict = args[2] if len(args) > 2 else raise_if_key_not_exists
-        if not strict:
-            configuration = {k: v for k, v in (configuration or {}).items() if k.startswith("delta.")}
+        strict = raise_if_key_not_exists
+        if len(args) > 2:
+            strict = legacy_argument("create", "raise_if_key_not_exists", args[2], raise_if_key_not_exists, True)
+        if strict:
+            known_properties(configuration or {})
         if mode == "append":
             if cls.is_deltatable(table_uri, storage_options):
                 raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
@@ -223,6 +235,7 @@ class DeltaTable:
         made: dict[str, str] = {}
         if isinstance(schema, Schema):
             own, made = schema.without_expressions()
+        configuration = with_version(configuration, generated=bool(made))
         refdelta.DeltaTable.create(
             table_uri,
             own,
@@ -245,8 +258,8 @@ class DeltaTable:
 
     @property
     def table_uri(self) -> str:
-        """The table's URI."""
-        return self._own.table_uri
+        """The table's URI, with a slash at its end."""
+        return f"{self._own.table_uri}/"
 
     def schema(self) -> Schema:
         """The schema."""
@@ -269,12 +282,7 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The commits, newest first."""
-        found = self._own.history(limit)
-        for commit in found:
-            metrics = commit.get("operationMetrics")
-            if isinstance(metrics, dict):
-                commit["operationMetrics"] = {k: _number(v) for k, v in metrics.items()}
-        return found
+        return [in_their_form(commit) for commit in self._own.history(limit)]
 
     def count(self) -> int:
         """The number of rows."""
@@ -291,8 +299,12 @@ class DeltaTable:
         times = table.column(index).cast(pa.int64())
         return given("Table", table.set_column(index, "modification_time", times))
 
-    def _pruned(self, predicate: Any) -> Any:
+    def _sql(self, predicate: Any) -> Any:
         return to_spark(predicate, self._struct)
+
+    def _pruned(self, predicate: Any) -> Any:
+        """A predicate, or a list of conditions, in which values for a column of strings are strings."""
+        return self._sql(predicate) if isinstance(predicate, str) else in_texts(predicate, self._struct)
 
     def partitions(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[dict[str, str]]:
         """The partitions, with values as the log writes them."""
@@ -308,23 +320,36 @@ class DeltaTable:
         filters = _merged("partition_filters", partition_filters, file_pruning_predicate)
         return self._own.file_uris(self._pruned(filters))
 
+    def file_sizes(self) -> dict[str, int]:
+        """The sizes of the live files in bytes, by their paths as :meth:`file_uris` ends."""
+        uris, sizes = self._own.file_uris(), self._own.get_add_actions().column("size_bytes").to_pylist()
+        root = self.table_uri.removeprefix("file://")
+        return {uri.removeprefix(root): size for uri, size in zip(uris, sizes, strict=True)}
+
     def deletion_vectors(self) -> Any:
-        """Stream the deletion vectors: the URI of a file, and a list with false for each deleted row."""
-        return given("RecordBatchReader", self._own.deletion_vectors())
+        """Stream the deletion vectors: the URI of a file, and a list with false for each deleted row.
+
+        The path of a local file is as in :meth:`file_uris`, by which Polars looks for it.
+        """
+        reader = self._own.deletion_vectors()
+        named = (batch.set_column(0, "filepath", _as_listed(batch.column(0))) for batch in reader)
+        return given("RecordBatchReader", pa.RecordBatchReader.from_batches(reader.schema, named))
 
     def repair(
         self,
-        dry_run: bool = False,  # noqa: ARG002 - refused
-        *args: Any,  # noqa: ARG002 - refused
-        commit_properties: CommitProperties | None = None,  # noqa: ARG002 - refused
-        post_commithook_properties: PostCommitHookProperties | None = None,  # noqa: ARG002 - refused
+        dry_run: bool = False,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> dict[str, Any]:
-        """Refuse: ``refdelta verify`` names missing files. Raises ``UnsupportedFeatureError``."""
-        raise UnsupportedFeatureError(("repair: `refdelta verify` names missing files",), "write")
+        """Remove the entries of files that are gone, or list them."""
+        options = options_of("repair", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
+        found = metrics_of(self.engine().repair(dry_run, **options))
+        return {name: found[name] for name in ("dry_run", "files_removed")}
 
     def generate(self) -> None:
-        """Refuse: refdelta writes no symlink manifests. Raises ``UnsupportedFeatureError``."""
-        raise UnsupportedFeatureError(("generate: a symlink manifest",), "write")
+        """Write lists of files for engines that read no Delta log; see :meth:`refdelta.DeltaTable.generate`."""
+        self._own.generate()
 
     # --- reading ---
 
@@ -350,7 +375,7 @@ class DeltaTable:
 
     def scan(self, columns: list[str] | None = None, predicate: str | None = None) -> Any:
         """Stream rows."""
-        return stream(self._own.to_record_batch_reader(columns, self._pruned(predicate)))
+        return stream(self._own.to_record_batch_reader(columns, self._sql(predicate)))
 
     def to_pyarrow_table(
         self,
@@ -364,7 +389,7 @@ class DeltaTable:
             no_effect("filesystem", _STORE)
         if partitions is not None:
             warnings.warn("`partitions` is deprecated; use `filters` instead", DeprecationWarning, stacklevel=2)
-            table = self._own.to_pyarrow_table(columns, partitions) if filters is None else None
+            table = self._own.to_pyarrow_table(columns, self._pruned(partitions)) if filters is None else None
             if table is not None:
                 return table
             raise InvalidArgumentError("give either partitions or filters")
@@ -393,8 +418,9 @@ class DeltaTable:
     ) -> Any:
         """The table as a pyarrow dataset; see :meth:`refdelta.DeltaTable.to_pyarrow_dataset`."""
         given_schema = None if schema is None else pa.schema(schema)
+        file_pruning_predicate = _merged("partitions", partitions, file_pruning_predicate)
         return self._own.to_pyarrow_dataset(
-            partitions,
+            None,
             filesystem,
             parquet_read_options,
             given_schema,
@@ -420,7 +446,7 @@ class DeltaTable:
             starting_timestamp,
             ending_timestamp,
             columns,
-            self._pruned(predicate),
+            self._sql(predicate),
             allow_out_of_range,
         )
         return stream(reader, {"_commit_version": pa.uint64(), "_commit_timestamp": pa.timestamp("ms")})
@@ -437,9 +463,9 @@ class DeltaTable:
     ) -> dict[str, Any]:
         """Delete rows."""
         options = options_of("delete", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
-        unheeded(writer_properties)
         table = self.engine()
-        return metrics_of(table.delete(self._pruned(predicate), **options))
+        with written_with(writer_properties):
+            return metrics_of(table.delete(self._sql(predicate), **options))
 
     def update(
         self,
@@ -454,9 +480,6 @@ class DeltaTable:
     ) -> dict[str, Any]:
         """Set columns of rows."""
         options = options_of("update", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
-        unheeded(writer_properties)
-        if not error_on_type_mismatch:
-            no_effect("error_on_type_mismatch", _MISMATCH)
         if updates is not None and new_values is not None:
             raise InvalidArgumentError("Passing updates and new_values at same time is not allowed, pick one.")
         if updates is None and new_values is None:
@@ -468,7 +491,10 @@ class DeltaTable:
             )
         table = self.engine()
         changes = None if updates is None else assignments(updates, self._struct)
-        return metrics_of(table.update(changes, new_values, self._pruned(predicate), **options))
+        if changes is not None and not error_on_type_mismatch:
+            changes = tried(changes, self._struct)
+        with written_with(writer_properties):
+            return metrics_of(table.update(changes, new_values, self._sql(predicate), **options))
 
     def merge(
         self,
@@ -488,23 +514,24 @@ class DeltaTable:
     ) -> TableMerger:
         """Begin a MERGE."""
         options = options_of("merge", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
-        unheeded(writer_properties)
-        if not error_on_type_mismatch:
-            no_effect("error_on_type_mismatch", _MISMATCH)
         if not streamed_exec:
             no_effect("streamed_exec", "the source is always streamed")
         for name, value in (("max_spill_size", max_spill_size), ("max_temp_directory_size", max_temp_directory_size)):
             if value is not None:
                 no_effect(name, "memory is bounded by the engine itself")
-        builder = self.engine().merge(
-            writable(source),
+        table, rows, columns = self.engine(), writable(source), None
+        if not error_on_type_mismatch:
+            rows = pa.RecordBatchReader.from_stream(rows)
+            columns = rows.schema
+        builder = table.merge(
+            rows,
             to_spark(predicate, self._struct),
             source_alias or "source",
             target_alias or "target",
             merge_schema,
             **options,
         )
-        return TableMerger(builder, self._struct)
+        return TableMerger(builder, self._struct, columns, source_alias or "source", writer_properties)
 
     def restore(
         self,
@@ -536,8 +563,12 @@ class DeltaTable:
     ) -> list[str]:
         """Remove, or list, the files that no retained version needs."""
         options = options_of("vacuum", args[:2], commit_properties, post_commithook_properties, HOOKS_FIRST)
-        full = args[2] if len(args) > 2 else full
-        keep_versions = args[3] if len(args) > 3 else keep_versions
+        if len(args) > 2:
+            full = legacy_argument("vacuum", "full", args[2], full, False)
+        if len(args) > 3:
+            keep_versions = legacy_argument("vacuum", "keep_versions", args[3], keep_versions, None)
+        if retention_hours is not None and retention_hours < 0:
+            raise InvalidArgumentError("The retention periods should be positive.")
         found = self.engine().vacuum(
             retention_hours, dry_run, enforce_retention_duration, full=full, keep_versions=keep_versions, **options
         )
@@ -558,6 +589,9 @@ class DeltaTable:
         options = options_of("create_write_transaction", args, commit_properties, post_commithook_properties)
         if partition_filters is not None:
             raise InvalidArgumentError("partition_filters is not supported: overwrite the whole table, or use delete()")
+        for action in actions:
+            if not isinstance(action, (AddAction, RemoveAction)):
+                raise TypeError(f"an action must be an AddAction or a RemoveAction, not a {type(action).__name__}")
         files = schema.engine if isinstance(schema, Schema) else schema
         self.engine().create_write_transaction(actions, mode, files, partition_by, **options)
 
@@ -588,7 +622,3 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r})"
-
-
-def _number(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value

@@ -31,13 +31,15 @@ from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import InvalidLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from refdelta.core.log.actions import AnyAction
     from refdelta.core.log.segment import CheckpointFiles
     from refdelta_storage.base import Store
 
 _TRUE = pa.nulls(1).is_null()[0]
+_BATCH_ROWS = 1_000  # files that are streamed at once
+
 # The actions of a checkpoint that are few, and become values.
 _SINGLE: dict[str, Any] = {
     "protocol": Protocol,
@@ -80,6 +82,29 @@ def read_tombstones(store: Store, checkpoint: CheckpointFiles) -> pa.Table:
     """The ``remove`` actions of a checkpoint, of ``TOMBSTONE_SCHEMA``. Raises ``InvalidLogError``."""
     actions, tables = _read(store, _sized(checkpoint), "remove", TOMBSTONE_SCHEMA, ["sidecar"])
     return concat_files(tables + _read(store, _sidecars(store, actions), "remove", TOMBSTONE_SCHEMA)[1])
+
+
+def iter_files(store: Store, checkpoint: CheckpointFiles) -> Iterator[pa.Table]:
+    """Stream the live files of a checkpoint, in tables as :func:`read_checkpoint` returns them. Raises as it does.
+
+    Only as many batches are read as the caller takes; memory is bounded by a batch, or by a file in JSON.
+    """
+    actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"])
+    for key, size in (*_sized(checkpoint), *_sidecars(store, actions)):
+        if key.endswith(".json"):
+            yield _read_file(store, (key, size), "add", FILE_SCHEMA, ())[1]
+            continue
+        with log_errors(key):
+            parquet = open_parquet(store, key, size)
+            fields = _struct_fields(parquet, "add", key) if "add" in parquet.schema_arrow.names else {}
+            if not fields:
+                continue
+            schema = pa.schema([*FILE_SCHEMA, *(fields[name] for name in (STATS_PARSED,) if name in fields)])
+            inner = [f"add.{name}" for name in schema.names if name in fields]
+            groups = parquet.row_groups_with(["add.path"])
+            for batch in parquet.iter_batches(_BATCH_ROWS, groups, inner, use_threads=False):
+                for rows in _flat(batch.column("add"), schema, _REQUIRED_OF_ADDS):
+                    yield pa.Table.from_batches([rows])
 
 
 def sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:

@@ -19,6 +19,7 @@ from refdelta.core.table.features import features_of
 from refdelta.engine.log.checkpoint import sidecars_of
 from refdelta.engine.log.checkpoint_write import write_checkpoint
 from refdelta.engine.log.listing import Listing, list_log
+from refdelta.engine.log.managed_log import STAGED, managed_by, staged_version
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
 from refdelta.errors import InvalidLogError, VersionNotFoundError
@@ -43,14 +44,17 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
             of the properties.
 
     Returns:
-        The deleted keys; none if ``delta.enableExpiredLogCleanup`` is false, or if no checkpoint covers the versions
-        before the kept ones.
+        The deleted keys; none if ``delta.enableExpiredLogCleanup`` is false, if the table's catalog does not permit it,
+        or if no checkpoint covers the versions before the kept ones.
 
     Raises:
         InvalidLogError: the sidecars of a kept checkpoint cannot be read; then no sidecar is deleted.
         StoreError: the store refused or failed. Files are deleted from the oldest on, so that no gap remains.
     """
     properties = snapshot.properties
+    managed = managed_by(store)
+    if managed is not None and managed.ratifier.maintenance is not None:
+        return []
     if retention_ms is not None:
         expired_before = (now_ms - retention_ms) // _MINUTE_MS * _MINUTE_MS
     elif properties.enable_expired_log_cleanup:
@@ -71,6 +75,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
         _name_one_classic(store, now_ms)
     with store_errors("clean up the log"):
         store.delete(keys)
+    keys += _clean_staged(store, min(expired_before, now_ms - _DAY_MS))
     if v2 and any(name.is_checkpoint for name, key in names if name.hi < keep):
         keys += _clean_sidecars(store, min(expired_before, now_ms - _DAY_MS))
     return keys
@@ -103,6 +108,23 @@ def _clean_sidecars(store: Store, written_before: int) -> list[str]:
     with store_errors("clean up the sidecars"):
         store.delete(keys)
     return keys
+
+
+def _clean_staged(store: Store, written_before: int) -> list[str]:
+    """Delete old staged commits of a catalog-managed table: those that were published, and those that lost."""
+    managed = managed_by(store)
+    if managed is None:
+        return []
+    answer = managed.ask()
+    needed = {f"{STAGED}/{commit.file_name}" for commit in answer.commits}
+    with store_errors("clean up the staged commits"):
+        old = [
+            info.key
+            for info in store.list(prefix=f"{STAGED}/")
+            if info.mtime_ms < written_before and info.key not in needed and staged_version(info.key) <= answer.latest
+        ]
+        store.delete(old)
+    return old
 
 
 def _sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:

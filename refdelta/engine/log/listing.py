@@ -44,7 +44,7 @@ def find_segment(
         VersionNotFoundError: the version does not exist, or can no longer be rebuilt.
         InvalidLogError: a commit is missing.
     """
-    start = _hint(store) if hinted else None
+    start = hinted_version(store) if hinted else None
     if start is not None and (version is None or start <= version):
         try:
             segment = build_segment(list_log(store, start), version=version)
@@ -223,7 +223,7 @@ def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listin
     return LogSegment(version, segment.checkpoint, before + commits, checksum, commits[-1], commits[-1])
 
 
-def _hint(store: Store) -> int | None:
+def hinted_version(store: Store) -> int | None:
     """The version of the checkpoint to which ``_last_checkpoint`` points; None if the file is missing or malformed.
 
     The hint only saves time, so that errors are ignored here: if the store fails, the listing fails too.

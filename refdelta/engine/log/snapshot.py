@@ -26,6 +26,7 @@ from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.log.checksums import contradictions
 from refdelta.engine.log.commits import commit_contents, decode_commits, read_commits
 from refdelta.engine.log.listing import file_time, find_segment, newer_commits, still_newest, timestamp_of_commit
+from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, LiveFiles, reconcile_tombstones
 from refdelta.engine.scan.chunking import at_most
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
@@ -448,6 +449,7 @@ def _fold(
         missing = "protocol" if protocol is None else "metaData"
         raise InvalidLogError(f"the log of version {segment.version} has no {missing} action", file="_delta_log")
     check_readable(protocol)
+    check_place(store, protocol, metadata)
     return Snapshot(
         store=store,
         version=segment.version,

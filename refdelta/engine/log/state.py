@@ -119,7 +119,7 @@ def reconcile(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -> pa.Table:
     newest = _newest_references(newer)
     if not newest:
         return base
-    kept = _without(base, newest)
+    kept = without_keys(base, newest)
     added = [action for action in newest.values() if isinstance(action, Add)]
     return appended(kept, added) if added else kept
 
@@ -147,7 +147,7 @@ def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -
     newest = _newest_references(newer)
     if not newest:
         return base
-    kept = _without(base, newest)
+    kept = without_keys(base, newest)
     removed = [action for action in newest.values() if isinstance(action, Remove)]
     return concat_files([kept, removes_table(removed)]) if removed else kept
 
@@ -162,8 +162,10 @@ def has_any(keys: pa.ChunkedArray, others: Iterable[str]) -> bool:
     return len(keys) > 0 and bool(pc.any(_among(keys, others)).as_py())
 
 
-def _without(base: pa.Table, keys: Iterable[str]) -> pa.Table:
-    """The files that have none of these keys. Nothing is copied for a commit that only adds new files, as most do."""
+def without_keys(base: pa.Table, keys: Iterable[str]) -> pa.Table:
+    """The files that have none of these keys, as :func:`keys_of` returns them. Nothing is copied for a commit that only
+    adds new files, as most do.
+    """
     if not base.num_rows:
         return base
     hit = _among(keys_of(base), keys)

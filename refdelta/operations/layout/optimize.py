@@ -13,6 +13,7 @@ import msgspec
 
 from refdelta import arguments
 from refdelta.core.table.types import VARIANT, ArrayType, MapType, StructType
+from refdelta.engine.log.managed_log import check_maintenance
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
 from refdelta.engine.scan.executor import ThreadExecutor
@@ -126,7 +127,9 @@ def optimize(
             exist, is a partition column, or has no order or no statistics; a size is not positive.
         PredicateError: the filter cannot be parsed or bound.
         DataFileError: a file cannot be read.
+        UnsupportedFeatureError: the catalog of the table does not permit maintenance.
     """
+    check_maintenance(snapshot.store, "optimize")
     columns, filters, target = _settled(request, snapshot)
     work = OptimizeWork() if work is None else work
     if work.plan is None:

@@ -16,6 +16,7 @@ from refdelta.core.table.column_mapping import MODE, completed, mode_of
 from refdelta.core.table.iceberg_compat import PROPERTIES, version_of
 from refdelta.core.table.properties import get
 from refdelta.core.table.protocol_choice import settled
+from refdelta.engine.log.managed_log import check_maintenance
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import InvalidArgumentError
@@ -48,6 +49,7 @@ def upgrade_uniform(txn: Transaction, snapshot: Snapshot, version: int) -> None:
         InvalidArgumentError: another version, or Iceberg cannot represent the table, for example the type of a column.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
     """
+    check_maintenance(snapshot.store, "reorganize")
     if version != 2:
         raise InvalidArgumentError(f"iceberg_compat_version is {version!r}; only 2 is supported")
     metadata = completed(_compatible(snapshot.metadata), snapshot.metadata)

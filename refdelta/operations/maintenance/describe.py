@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from refdelta.core.log.paths import data_key
 from refdelta.core.table.features import features_of
+from refdelta.core.table.types import StructType
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.log.statistics import stats_parsed
@@ -47,7 +48,7 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "num_files": snapshot.num_files,
         "size_in_bytes": snapshot.size_bytes,
         "num_deletion_vectors": snapshot.num_files - snapshot.files.column("deletionVector").null_count,
-        "num_deleted_rows": pc.sum(_deleted(snapshot)).as_py() or 0,
+        "num_deleted_rows": pc.sum(_deleted(snapshot.files)).as_py() or 0,
         "properties": dict(metadata.configuration or {}),
         "min_reader_version": protocol.min_reader_version,
         "min_writer_version": protocol.min_writer_version,
@@ -59,21 +60,26 @@ def files(snapshot: Snapshot) -> pa.Table:
     """The live files, a row each: path, partition values, size in bytes, modification time, number of physical rows,
     number of rows that a deletion vector hides.
     """
+    return listed(snapshot.files)
+
+
+def listed(files: pa.Table) -> pa.Table:
+    """The columns of :func:`files`, of a list of files as a snapshot has it."""
     return pa.table(
         {
-            "path": snapshot.files.column("path"),
-            "partition_values": snapshot.files.column("partitionValues"),
-            "size_bytes": snapshot.files.column("size"),
-            "modification_time": _times(snapshot),
-            "num_records": view_stats(snapshot.files, snapshot.schema, ()).rows,
-            "num_deleted": _deleted(snapshot),
+            "path": files.column("path"),
+            "partition_values": files.column("partitionValues"),
+            "size_bytes": files.column("size"),
+            "modification_time": _times(files),
+            "num_records": view_stats(files, StructType(), ()).rows,
+            "num_deleted": _deleted(files),
         }
     )
 
 
-def _deleted(snapshot: Snapshot) -> pa.ChunkedArray:
-    """For each live file, the number of rows that a deletion vector hides."""
-    return pc.fill_null(pc.struct_field(snapshot.files.column("deletionVector"), "cardinality"), 0)
+def _deleted(files: pa.Table) -> pa.ChunkedArray:
+    """For each file, the number of rows that a deletion vector hides."""
+    return pc.fill_null(pc.struct_field(files.column("deletionVector"), "cardinality"), 0)
 
 
 def file_uris(snapshot: Snapshot, files: pa.Table | None = None) -> list[str]:
@@ -101,7 +107,7 @@ def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:
     columns: dict[str, Any] = {
         "path": snapshot.files.column("path"),
         "size_bytes": snapshot.files.column("size"),
-        "modification_time": _times(snapshot),
+        "modification_time": _times(snapshot.files),
         "num_records": stats.column("numRecords"),
     }
     for theirs, name in (("null_count", "nullCount"), ("min", "minValues"), ("max", "maxValues")):
@@ -147,5 +153,5 @@ def deletion_vectors(scan: Scan) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(VECTORS, batches())
 
 
-def _times(snapshot: Snapshot) -> pa.ChunkedArray:
-    return pc.cast(snapshot.files.column("modificationTime"), pa.timestamp("ms", "UTC"))
+def _times(files: pa.Table) -> pa.ChunkedArray:
+    return pc.cast(files.column("modificationTime"), pa.timestamp("ms", "UTC"))

@@ -2,108 +2,177 @@
 
 from __future__ import annotations
 
-from itertools import chain
+import logging
+from contextlib import suppress
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from refdelta.core.log.codec import BAD_INPUT
-from refdelta.core.log.paths import LOG, commit_key, parse_log_name
-from refdelta.core.log.timestamps import commit_timestamps, rising
+from refdelta.core.log.paths import LOG, VERSIONED, commit_key, parse_log_name
+from refdelta.core.log.timestamps import rising
 from refdelta.core.rows.relocation import ROW_PLACES
 from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.engine.log.listing import Listing, list_log
-from refdelta.engine.parquet.files import log_errors, store_errors
+from refdelta.engine.log.listing import Listing, has_log, hinted_version, list_log
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
+from refdelta.transaction.parties import decode_info
+from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage import Store
 
+    Damage = Callable[[InvalidLogError], None]
+
+log = logging.getLogger("refdelta")
+
 _AT_ONCE = 100
 """The number of commits that are fetched at once: few round trips for a long history, and bounded memory."""
 
-
-class _Line(msgspec.Struct, rename="camel"):
-    commit_info: dict[str, Any] | None = None
-
-
-_decoder = msgspec.json.Decoder(_Line)
+_FEW = 1_000
+"""Up to so many commits are looked up one by one, without the times of all files of the log."""
 
 
-def history(snapshot: Snapshot, limit: int | None = None) -> Iterator[dict[str, Any]]:
+class History(list[dict[str, Any]]):
+    """The commits of a log, newest first: a mapping each. A list, and what is damaged in the log.
+
+    Attributes:
+        damage: an error for each gap between two versions, and for each commit that cannot be read; empty if the part
+            of the log that was read is sound.
+    """
+
+    def __init__(self, commits: Iterable[dict[str, Any]] = (), damage: Iterable[InvalidLogError] = ()):
+        super().__init__(commits)
+        self.damage = tuple(damage)
+
+
+def history(snapshot: Snapshot, limit: int | None = None, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
     """The versions, newest first: a mapping each, with the fields of its commitInfo, if it has one, and ``version``.
 
     ``timestamp`` is the time of the version for time travel, in milliseconds since 1970 (UTC), as in Spark's history:
-    the in-commit timestamp if the table has it, else the time of the file. The field with the new places of a
-    compaction's rows is left out, since it is long and only for conflict checks.
+    the in-commit timestamp if the table has it, else the time of the file, made rising over the versions that are
+    returned. The field with the new places of a compaction's rows is left out, since it is long and only for conflict
+    checks.
 
     Args:
         snapshot: the newest version.
-        limit: the maximum number of versions; None for all.
+        limit: the maximum number of versions; None for all. Older versions are neither listed nor read.
+        damage: called for each gap between two versions, and for each commit with a line that is not an action; the
+            rest is returned. Without it, such a commit is an error, and gaps are passed over.
 
     Raises:
         TableNotFoundError: the log is gone.
-        InvalidLogError: a commit is not valid JSON.
+        InvalidLogError: a commit is not valid JSON, and ``damage`` is None.
     """
-    listing = list_log(snapshot.store)
-    if not listing:
-        raise TableNotFoundError(f"there is no Delta table at {snapshot.store.uri} any more: its folder {LOG} is gone")
-    commits = [commit for commit in _newest_first(listing) if commit[0] <= snapshot.version][:limit]
+    store = snapshot.store
+    commits = _commits(store, snapshot.version, limit)
+    if not commits and not has_log(store):
+        raise TableNotFoundError(f"there is no Delta table at {store.uri} any more: its folder {LOG} is gone")
     since = enablement(snapshot.protocol, snapshot.metadata)
-    for chunk in _chunks(snapshot.store, commits):
-        some = {version: mtime_ms for version, mtime_ms, _ in chunk}
-        infos = {}
-        for version, _, data in chunk:
-            with log_errors(commit_key(version)):
-                infos[version] = _commit_info(data, commit_key(version))
-        stamps = {v: info.get("inCommitTimestamp", some[v]) for v, info in infos.items()}
-        times = dict(commit_timestamps(reversed(some.items()), since, stamps.__getitem__))
-        for version, info in infos.items():
-            yield {**info, "timestamp": times[version], "version": version}
+
+    def stamped(version: int) -> bool:
+        return since is not None and version >= since.version
+
+    return _entries(store, commits, stamped, damage)
 
 
-def recorded_history(
-    store: Store, limit: int | None, damage: Callable[[InvalidLogError], None]
-) -> Iterator[dict[str, Any]]:
+def recorded_history(store: Store, limit: int | None, damage: Damage) -> Iterator[dict[str, Any]]:
     """The versions of a log, newest first, as :func:`history` gives them, without loading a snapshot.
 
-    It works on damaged logs: the damage is reported, and the rest is returned. The time of a version is the in-commit
-    timestamp of its commitInfo, if it has one, else that of its file.
+    It works on logs of which no version can be read. The time of a version is the in-commit timestamp of its
+    commitInfo, if it has one, else that of its file.
 
     Args:
         store: the table's folder.
         limit: the maximum number of versions; None for all.
-        damage: called for each gap between two versions, and for each commit that has a line that is not an action.
+        damage: as for :func:`history`.
 
     Raises:
         TableNotFoundError: there is no log.
     """
-    commits = _newest_first(list_log(store))
-    if not commits:
+    commits = _commits(store, None, limit)
+    if not commits and not has_log(store):
         raise TableNotFoundError(f"there is no Delta table at {store.uri}: its folder {LOG} has no commit")
-    newer = commits[0][0] + 1
-    for version, mtime_ms, data in chain.from_iterable(_chunks(store, commits[:limit])):
-        if version < newer - 1:
+    return _entries(store, commits, lambda _: True, damage)
+
+
+def collected(uri: str, read: Callable[[Damage], Iterable[dict[str, Any]]]) -> History:
+    """All entries that ``read`` returns, with the damage that it reports, which is also logged as a warning."""
+    damage: list[InvalidLogError] = []
+    found = History(read(damage.append))
+    found.damage = tuple(damage)
+    if damage:
+        log.warning("%s: %s", uri, damaged_log(damage))
+    return found
+
+
+def damaged_log(damage: Sequence[InvalidLogError]) -> str:
+    """A sentence about the damage of a log of which the rest is shown."""
+    more = f" (and {len(damage) - 1:,} more places)" if len(damage) > 1 else ""
+    return f"the log is damaged: {damage[0]}{more}; what can be read is shown"
+
+
+def _entries(
+    store: Store, commits: Sequence[tuple[int, int]], stamped: Callable[[int], bool], damage: Damage | None
+) -> Iterator[dict[str, Any]]:
+    """The entries of these versions, newest first; ``stamped`` says for which the in-commit timestamp counts."""
+    newer = commits[0][0] + 1 if commits else 0
+    for version, mtime_ms, data in chain.from_iterable(_chunks(store, commits)):
+        if damage is not None and version < newer - 1:
             # One report for all of them: two files can be 2^63 versions apart.
             several = f", and those of all versions from {version + 1} on" if version < newer - 2 else ""
             damage(InvalidLogError(f"the commit file is missing{several}", file=commit_key(newer - 1)))
         newer = version
-        info: dict[str, Any] = {}
-        try:
-            info = _commit_info(data, commit_key(version))
-        except InvalidLogError as error:
-            damage(error)
-        stamp = info.get("inCommitTimestamp")
-        yield {**info, "timestamp": stamp if isinstance(stamp, int) else mtime_ms, "version": version}
+        info, bad = _commit_info(data, commit_key(version), whole=damage is not None)
+        if bad is not None and damage is None:
+            raise bad
+        if bad is not None and damage is not None:
+            damage(bad)
+        stamp = info.get("inCommitTimestamp") if stamped(version) else None
+        yield {**info, "timestamp": stamp if type(stamp) is int else mtime_ms, "version": version}
 
 
-def _newest_first(listing: Listing) -> list[tuple[int, int]]:
-    """Version and file time of each commit of a listing."""
+def _commits(store: Store, newest: int | None, limit: int | None) -> list[tuple[int, int]]:
+    """Version and file time of the newest commits, newest first.
+
+    Args:
+        store: the table's folder.
+        newest: the newest version, if it is known; later ones are left out.
+        limit: the maximum number of commits; None for all. Of a long log, few file times are looked up then.
+    """
+    if limit is None or limit > _FEW:
+        return _newest_first(list_log(store), newest)[:limit]
+    known = hinted_version(store) if newest is None else newest
+    start = max(0, (known or 0) - limit + 1)
+    if store.capabilities.remote:
+        found = _newest_first(list_log(store, start), newest)
+        return found[:limit] if len(found) >= limit or not start else _newest_first(list_log(store), newest)[:limit]
+    # On a disk, the time of each file of a listing is a call of the system, so that names come first.
+    found = [] if newest is None else _with_times(store, range(newest, start - 1, -1))
+    for after in dict.fromkeys((start, 0)) if not found else ():
+        names = map(parse_log_name, reversed(store.list_keys(VERSIONED, f"{LOG}/{after:020d}" if after else None)))
+        versions = (one.version for one in names if one is not None and one.kind == "commit")
+        wanted = list(islice((version for version in versions if newest is None or version <= newest), limit))
+        if len(wanted) == limit or not after:
+            found = _with_times(store, wanted)
+            break
+    return found or _newest_first(list_log(store), newest)[:limit]
+
+
+def _with_times(store: Store, versions: Sequence[int]) -> list[tuple[int, int]]:
+    """The versions with the times of their commit files, newest first; empty if one of the files does not exist."""
+    with store_errors("look at the log"), suppress(ObjectNotFoundError):
+        return rising((version, store.head(commit_key(version)).mtime_ms) for version in reversed(versions))[::-1]
+    return []
+
+
+def _newest_first(listing: Listing, newest: int | None) -> list[tuple[int, int]]:
+    """Version and file time of each commit of a listing, but for those after ``newest``."""
     names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in listing)
-    return rising((name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit")[::-1]
+    commits = rising((name.version, mtime_ms) for name, mtime_ms in names if name and name.kind == "commit")
+    return [commit for commit in reversed(commits) if newest is None or commit[0] <= newest]
 
 
 def _chunks(store: Store, commits: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int, bytes]]]:
@@ -115,16 +184,21 @@ def _chunks(store: Store, commits: Sequence[tuple[int, int]]) -> Iterator[list[t
         yield [(*commit, data) for commit, data in zip(some, contents, strict=True)]
 
 
-def _commit_info(data: bytes, key: str) -> dict[str, Any]:
-    """The fields of the commitInfo, but for the new places of a compaction's rows; none without a commitInfo."""
+def _commit_info(data: bytes, key: str, *, whole: bool) -> tuple[dict[str, Any], InvalidLogError | None]:
+    """The fields of the commitInfo, but for the new places of a compaction's rows; none without a commitInfo. And the
+    first line that is not an action; unless ``whole``, of those up to the commitInfo.
+    """
+    info: dict[str, Any] | None = None
     for number, line in enumerate(data.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            info = _decoder.decode(line).commit_info
+            found = decode_info(line).commit_info
         except BAD_INPUT as error:
-            raise InvalidLogError(f"not an action: {error}", file=key, line=number) from error
-        if info is not None:
-            info.pop(ROW_PLACES, None)
-            return info
-    return {}
+            return info or {}, InvalidLogError(f"not an action: {error}", file=key, line=number)
+        if info is None and found is not None:
+            found.pop(ROW_PLACES, None)
+            info = found
+        if info is not None and not whole:
+            break
+    return info or {}, None

@@ -138,7 +138,7 @@ def _metrics(figures: dict[str, int]) -> dict[str, int]:
 
 def _still_there(store: Store, files: pa.Table, version: int, ignore_missing_files: bool) -> pa.Table:
     """The files that can be read: the data file and the file of its deletion vector exist."""
-    missing = _missing(store, referenced_keys(files, store.uri).unique().to_pylist())
+    missing = missing_keys(store, referenced_keys(files, store.uri).unique().to_pylist())
     if not missing:
         return files
     if not ignore_missing_files:
@@ -153,7 +153,9 @@ def _still_there(store: Store, files: pa.Table, version: int, ignore_missing_fil
     return files.filter(pa.array([gone.isdisjoint(keys) for keys in needs], pa.bool_()))
 
 
-def _missing(store: Store, keys: list[str]) -> list[str]:
+def missing_keys(store: Store, keys: list[str]) -> list[str]:
+    """Those of the keys that have no object, sorted; each is asked for."""
+
     def is_missing(key: str) -> bool:
         try:
             store.head(key)
@@ -161,7 +163,7 @@ def _missing(store: Store, keys: list[str]) -> list[str]:
             return True
         return False
 
-    with store_errors("look for the files of the version"):
+    with store_errors("look for the files of the table"):
         found = ThreadExecutor(_WORKERS).map(is_missing, keys)
         return sorted(key for key, missing in zip(keys, found, strict=True) if missing)
 

@@ -27,6 +27,7 @@ from refdelta.core.log.paths import commit_key, data_key
 from refdelta.core.pruning.partition_folders import partition_prefix
 from refdelta.core.table.features import check_writable
 from refdelta.core.table.types import physical_name
+from refdelta.engine.log.managed_log import check_maintenance
 from refdelta.engine.log.references import REMOVAL_SCHEMA, referenced_keys, removals
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet.files import store_errors
@@ -120,6 +121,7 @@ def vacuum(
         StoreError: the store refused or failed; files that are not removed yet stay.
     """
     check_writable(snapshot.protocol, snapshot.metadata)
+    check_maintenance(snapshot.store, "vacuum")
     executor = checked(executor) or ThreadExecutor(_WORKERS)
     retention_ms, versions = request.retention_ms(snapshot), request.versions()
     expired_ms = time.time_ns() // 1_000_000 - retention_ms

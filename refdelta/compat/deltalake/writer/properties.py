@@ -1,6 +1,4 @@
-"""Properties of Parquet files by deltalake's names. They are checked, and statements that are given them warn
-that files are written by the table's own properties (``delta.parquet.compression.codec``).
-"""
+"""Properties of Parquet files by deltalake's names. ``deltalake.parquet_options`` applies them."""
 
 from __future__ import annotations
 

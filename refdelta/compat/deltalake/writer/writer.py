@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 import refdelta
-from refdelta.compat.deltalake.arrow import writable
-from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of, unheeded
+from refdelta.compat.deltalake.arrow import columns_of, writable
+from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
+from refdelta.compat.deltalake.parquet_options import written_with
+from refdelta.compat.deltalake.properties import with_version
 from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import to_spark
 from refdelta.compat.deltalake.table import DeltaTable, options_for
@@ -41,28 +43,31 @@ def write_deltalake(
     if not isinstance(table_or_uri, (str, Path, DeltaTable)):
         raise InvalidArgumentError("table_or_uri must be a str, Path or DeltaTable")
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
-    unheeded(writer_properties)
     where: Any = table.engine() if table else table_or_uri
     if isinstance(data, Sequence):
         batches = [pa.record_batch(batch) for batch in data]
         data = pa.Table.from_batches(batches)
-    schema = None
+    rows, columns = writable(data), None
     if predicate is not None:
-        schema = (table or DeltaTable(str(table_or_uri), storage_options=storage_options)).schema()
-    refdelta.write_deltalake(
-        where,
-        writable(data),
-        mode=mode,
-        partition_by=partition_by,
-        schema_mode=schema_mode,
-        predicate=to_spark(predicate, schema.engine.struct) if schema else None,
-        configuration=configuration,
-        name=name,
-        description=description,
-        storage_options=options_for(table_or_uri, storage_options) if table is None else None,
-        target_file_size=target_file_size,
-        **options_of("write_deltalake", (), commit_properties, post_commithook_properties),
-    )
+        target = table
+        if isinstance(where, (str, Path)) and DeltaTable.is_deltatable(where, storage_options):
+            target = DeltaTable(where, storage_options=storage_options)
+        columns = columns_of(rows) if target is None else target.schema().engine.struct
+    with written_with(writer_properties):
+        refdelta.write_deltalake(
+            where,
+            rows,
+            mode=mode,
+            partition_by=partition_by,
+            schema_mode=schema_mode,
+            predicate=None if columns is None else to_spark(predicate, columns),
+            configuration=with_version(configuration),
+            name=name,
+            description=description,
+            storage_options=options_for(table_or_uri, storage_options) if table is None else None,
+            target_file_size=target_file_size,
+            **options_of("write_deltalake", (), commit_properties, post_commithook_properties),
+        )
 
 
 def convert_to_deltalake(
@@ -89,7 +94,7 @@ def convert_to_deltalake(
         partition_strategy,
         name,
         description,
-        configuration,
+        with_version(configuration),
         options_for(uri, storage_options),
         collect_stats=collect_stats,
         **options_of("convert_to_deltalake", args, commit_properties, post_commithook_properties),
