@@ -12,18 +12,23 @@ from refdelta.core.commit import effects
 from refdelta.core.commit.budget import Limits
 from refdelta.core.commit.committer import carry_out
 from refdelta.core.commit.loop import commit_loop
-from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.commit.transaction import CommitOutcome, CommitTally, PreparedCommit
 from refdelta.engine.log.file_committer import FileCommitter
+from refdelta.engine.log.managed_committer import ManagedCommitter
+from refdelta.engine.log.managed_log import managed_by
 from refdelta.engine.parquet.dv import load_deletion_vectors, remove_vectors, write_vectors
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
+    ConcurrentModificationError,
     DataFileError,
     InvalidArgumentError,
     InvalidLogError,
     StoreError,
 )
+from refdelta.transaction.events import watching
+from refdelta.transaction.parties import described
 from refdelta_storage import Store
 
 if TYPE_CHECKING:
@@ -138,22 +143,32 @@ def commit(
     """
     if not store.capabilities.put_if_absent:
         raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only if it is absent")
-    committer = FileCommitter(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
+    kind = FileCommitter if managed_by(store) is None else ManagedCommitter
+    committer = kind(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
     shell = _Shell(store, committer, policy or _POLICY, clock, sleep, uniform, match_rows, locate_rows, inline_vectors)
-    loop = commit_loop(prepared, shell.policy)
+    tally = CommitTally()
     try:
-        effect = next(loop)
-        while True:
-            effect = loop.send(shell.perform(effect))
-    except StopIteration as done:
-        outcome: CommitOutcome = done.value
-        remove_vectors(store, shell.vectors, keep=outcome.vectors)
-        return dataclasses.replace(outcome, log=committer.log_after(prepared.read_version, outcome.version))
-    except CERTAIN_FAILURES:
+        with watching(store.uri, prepared, tally) as watch:
+            outcome = watch.ended = run_loop(commit_loop(prepared, shell.policy, tally), watch.timed(shell.perform))
+    except CERTAIN_FAILURES as error:
         remove_vectors(store, shell.vectors)
+        if isinstance(error, ConcurrentModificationError):
+            error.conflict = described(error.conflict, prepared, committer.held(error.conflict.version))
         raise
     except CommitOutcomeUnknownError as error:
         raise CommitOutcomeUnknownError(error.why, error.version, error.txn_id, store.uri) from error.__cause__
+    remove_vectors(store, shell.vectors, keep=outcome.vectors)
+    return dataclasses.replace(outcome, log=committer.log_after(prepared.read_version, outcome.version))
+
+
+def run_loop(loop: effects.Steps[CommitOutcome], perform: Callable[[effects.Effect], effects.Reply]) -> CommitOutcome:
+    """Carry out each effect of a commit loop, up to its outcome or its error."""
+    try:
+        effect = next(loop)
+        while True:
+            effect = loop.send(perform(effect))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)

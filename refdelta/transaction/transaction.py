@@ -18,7 +18,7 @@ from refdelta import arguments
 from refdelta.core.conflicts.isolation import level_of
 from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
 from refdelta.core.conflicts.state import RowChanges
-from refdelta.core.log.actions import Add, AnyAction, Cdc, Metadata, Remove
+from refdelta.core.log.actions import Add, AnyAction, Cdc, Metadata, Protocol, Remove
 from refdelta.core.log.paths import same_path
 from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete, tombstone
@@ -26,6 +26,7 @@ from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
 from refdelta.core.table.change_feed import is_fed
 from refdelta.core.table.properties import TableProperties
+from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.scan.executor import checked as checked_executor
@@ -51,10 +52,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from refdelta.core.commit.transaction import PreparedCommit
+    from refdelta.core.conflicts.isolation import IsolationLevel
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Txn
     from refdelta.core.rows.relocation import RelocationById
+    from refdelta.transaction.rehearsal import RecordedCommit, Rehearsal
     from refdelta_storage import Store
 
     GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
@@ -454,6 +457,26 @@ class Transaction:
         self._ended = "committed"
         return result
 
+    def rehearse(self, winner: RecordedCommit, levels: Iterable[IsolationLevel]) -> list[Rehearsal]:
+        """Run the commit loop over one winner without writing anything, see
+        :func:`~refdelta.transaction.rehearsal.rehearse`: at each level by rows, if the table has deletion vectors, and
+        then by files. The transaction stays open.
+
+        Args:
+            winner: the commit that is to have happened after the snapshot, as the next version.
+            levels: the isolation levels, which may be weaker than the transaction's own.
+        """
+        from refdelta.transaction.rehearsal import rehearse
+
+        prepared = self._prepared(self.description or CommitDescription("WRITE", {}, {}, {}))
+        found = []
+        for level in levels:
+            for row_level in (True, False) if self.vectors else (False,):
+                changes = dataclasses.replace(prepared.changes, row_level=row_level)
+                asked = dataclasses.replace(prepared, level=level, changes=changes)
+                found.append(rehearse(self.store, asked, winner, self._match_rows, self._locate_rows))
+        return found
+
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:
             outcome = commit(
@@ -487,6 +510,9 @@ class Transaction:
         )
 
     def _prepared(self, described: CommitDescription) -> PreparedCommit:
+        for protocol in (action for action in self._actions if isinstance(action, Protocol)):
+            metadata = [action for action in self._actions if isinstance(action, Metadata)]
+            check_place(self.store, protocol, metadata[-1] if metadata else self.existing.metadata)
         return prepare_commit(
             self.snapshot,
             self._actions,
@@ -537,7 +563,12 @@ class Transaction:
                 snapshot = follow(self.store, self.snapshot, commits, new=written)
             else:
                 snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
-            after_commit(snapshot, committed=version)
+            after_commit(
+                snapshot,
+                committed=version,
+                checkpoint=self.properties.create_checkpoint,
+                cleanup=self.properties.cleanup_expired_logs,
+            )
         except Exception as error:  # noqa: BLE001
             failed(version, error)
         return snapshot

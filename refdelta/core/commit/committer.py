@@ -8,30 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from refdelta.core.commit.effects import (
-    Commits,
-    Committed,
-    CommitTime,
-    Effect,
-    Exists,
-    Newest,
-    NewestVersion,
-    No,
-    ReadCommits,
-    Reply,
-    Time,
-    TryCommit,
-    Unknown,
-    VersionExists,
-    Withdraw,
-    Yes,
-)
+from refdelta.core.commit import effects
 
 
 class Committer(Protocol):
     """The log of one table. A method that raises has changed nothing."""
 
-    def commit(self, version: int, data: bytes) -> Committed | Exists | Unknown:
+    def commit(self, version: int, data: bytes) -> effects.Committed | effects.Exists | effects.Unknown:
         """Make these bytes this version, if it does not exist yet.
 
         Returns:
@@ -56,24 +39,24 @@ class Committer(Protocol):
         """The time of this version for readers, in milliseconds since 1970."""
 
 
-def carry_out(effect: Effect, committer: Committer) -> Reply | None:
+def carry_out(effect: effects.Effect, committer: Committer) -> effects.Reply | None:
     """Carry out an effect on the log; None for other effects: rows, vectors, time.
 
     Raises:
         Exception: the error of the committer; send the loop :class:`~refdelta.core.commit.effects.Failed`.
     """
     match effect:
-        case TryCommit(version, data):
+        case effects.TryCommit(version, data):
             return committer.commit(version, data)
-        case VersionExists(version):
-            return Yes() if committer.exists(version) else No()
-        case NewestVersion(after):
-            return Newest(committer.newest(after))
-        case ReadCommits(first, last):
-            return Commits(committer.read(first, last))
-        case CommitTime(version):
-            return Time(committer.time_ms(version))
-        case Withdraw(version):
+        case effects.VersionExists(version):
+            return effects.Yes() if committer.exists(version) else effects.No()
+        case effects.NewestVersion(after):
+            return effects.Newest(committer.newest(after))
+        case effects.ReadCommits(first, last):
+            return effects.Commits(committer.read(first, last))
+        case effects.CommitTime(version):
+            return effects.Time(committer.time_ms(version))
+        case effects.Withdraw(version):
             committer.withdraw(version)
-            return Yes()
+            return effects.Yes()
     return None

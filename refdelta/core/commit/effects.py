@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Generator, Mapping
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 from pyroaring import BitMap64
@@ -223,3 +223,7 @@ Reply = (
     | Relocations
     | Failed
 )
+
+R = TypeVar("R")
+Steps: TypeAlias = Generator[Effect, Reply, R]
+"""A part of the loop: yields effects, is sent their replies, and returns its result."""

@@ -32,43 +32,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import cast
 
+from refdelta.core.commit import effects
 from refdelta.core.commit.body import CommitBody
 from refdelta.core.commit.budget import Limits, RowCheckBudget
-from refdelta.core.commit.effects import (
-    Answer,
-    Commits,
-    Committed,
-    CommitTime,
-    Descriptors,
-    Effect,
-    Elapsed,
-    Exists,
-    Failed,
-    LocateRows,
-    Matches,
-    MatchRows,
-    Newest,
-    NewestVersion,
-    No,
-    Pause,
-    ReadCommits,
-    Relocations,
-    Reply,
-    Time,
-    TryCommit,
-    Unknown,
-    VersionExists,
-    Withdraw,
-    WriteVectors,
-    Yes,
-)
-from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
-from refdelta.core.commit.vectors import CHUNK_BYTES, VectorReads, ask
-from refdelta.core.conflicts.rules import Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
+from refdelta.core.commit.transaction import CommitOutcome, CommitTally, PreparedCommit
+from refdelta.core.commit.vectors import CHUNK_BYTES, R, VectorReads, ask
+from refdelta.core.conflicts.rules import RULES, Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
 from refdelta.core.conflicts.state import AddedRows, TransactionState, Unlocated
 from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata
 from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
@@ -85,8 +58,6 @@ from refdelta.errors import (
     InvalidLogError,
 )
 
-R = TypeVar("R", bound=Reply)
-
 _CHUNK = 256
 """The most winners that are held in memory at a time."""
 
@@ -94,8 +65,15 @@ _TOGETHER_BYTES = 64 * 2**10
 """The number of bytes of winners that are checked together."""
 
 
-def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Generator[Effect, Reply, CommitOutcome]:
-    """Commit a transaction, as a generator that yields each :data:`Effect` and is sent its :data:`Reply`.
+def commit_loop(
+    prepared: PreparedCommit, limits: Limits | None = None, tally: CommitTally | None = None
+) -> effects.Steps[CommitOutcome]:
+    """Commit a transaction: a generator that yields effects and is sent replies (:mod:`refdelta.core.commit.effects`).
+
+    Args:
+        prepared: the transaction.
+        limits: its limits; None for the defaults.
+        tally: counts that the loop fills while it runs.
 
     Returns:
         The outcome, as ``StopIteration.value``.
@@ -109,9 +87,9 @@ def commit_loop(prepared: PreparedCommit, limits: Limits | None = None) -> Gener
         InvalidLogError: the staged actions break the protocol; nothing was written.
         InvalidArgumentError: the staged actions set the domain of row tracking, which commits compute; or a file
             without ``numRecords`` in a table with row tracking.
-        Exception: the error of a :class:`Failed` reply, if it is certain that nothing was committed.
+        Exception: the error of a ``Failed`` reply, if it is certain that nothing was committed.
     """
-    return _Loop(prepared, limits or Limits(), prepared.read_version).run()
+    return _Loop(prepared, limits or Limits(), prepared.read_version, tally or CommitTally()).run()
 
 
 @dataclass(slots=True)
@@ -122,6 +100,7 @@ class _Loop:
         prepared: the transaction.
         limits: the limits.
         base: the version before the next put. All versions up to it were checked and do not conflict.
+        tally: the counts.
         waited: seconds since the first effect, at the last pause.
         in_doubt: whether a put at base+1 may have been carried out, or may be later.
     """
@@ -129,6 +108,7 @@ class _Loop:
     prepared: PreparedCommit
     limits: Limits
     base: int
+    tally: CommitTally
     waited: float = 0.0
     in_doubt: bool = False
     state: TransactionState = field(init=False)
@@ -137,8 +117,6 @@ class _Loop:
     budget: RowCheckBudget = field(init=False)
     # The reasons why conflicts were decided by files and not by rows, in order.
     reasons: dict[str, None] = field(default_factory=dict)
-    attempts: int = 0
-    puts: int = 0
     rebased_over: list[int] = field(default_factory=list)
     # Winners after the next one that the committer has sent along.
     sent_along: tuple[bytes, ...] = ()
@@ -159,10 +137,10 @@ class _Loop:
         self.vectors = VectorReads(self._insist, prepared.name_of)
         self.budget = RowCheckBudget(self.limits.budget)
 
-    def run(self) -> Generator[Effect, Reply, CommitOutcome]:
+    def run(self) -> effects.Steps[CommitOutcome]:
         while True:
             yield from self._encode()
-            self.attempts += 1
+            self.tally.attempts += 1
             winner = yield from self._settle(self.base + 1)
             if winner is None:
                 return self._committed(recovered=self.in_doubt)
@@ -170,8 +148,8 @@ class _Loop:
             yield from self._step_over(winner)
             # The pause comes before reading the log. With the pause after it, the put would go to a version that others
             # have taken meanwhile, and a transaction that lost often, and so waits long, would always lose.
-            used_up = self.attempts >= self.limits.max_attempts
-            over = used_up or (yield from self._out_of_time(Pause(self.attempts, "lost")))
+            used_up = self.tally.attempts >= self.limits.max_attempts
+            over = used_up or (yield from self._out_of_time(effects.Pause(self.tally.attempts, "lost")))
             if (yield from self._catch_up()):
                 return self._committed(recovered=True)
             if self.state.empty:
@@ -179,24 +157,24 @@ class _Loop:
             if over:
                 raise self._exhausted("More attempts" if used_up else "More time")
 
-    def _encode(self) -> Generator[Effect, Reply, None]:
+    def _encode(self) -> effects.Steps[None]:
         if self.body.brings_timestamps and self.base >= 0:
             # Its timestamp must exceed the times of versions without in-commit timestamps.
-            before = yield from self._insist(CommitTime(self.base), Time)
+            before = yield from self._insist(effects.CommitTime(self.base), effects.Time)
             self.body.after([before.ms], ())
         vectors = self.body.unwritten()
         if vectors:
-            found = yield from self._insist(WriteVectors(tuple(vectors.values())), Descriptors)
+            found = yield from self._insist(effects.WriteVectors(tuple(vectors.values())), effects.Descriptors)
             self.body.written(vectors, found.descriptors)
         self.body.encode(self.base + 1, round(self.waited * 1000))
 
     def _committed(self, *, recovered: bool) -> CommitOutcome:
         return CommitOutcome(
             version=self.base + 1,
-            attempts=self.attempts,
+            attempts=self.tally.attempts,
             rebased_over=tuple(self.rebased_over),
             recovered=recovered,
-            puts=self.puts,
+            puts=self.tally.puts,
             vectors=self.body.descriptors,
             groups=self.state.groups,
             unused=self.state.unused,
@@ -205,30 +183,35 @@ class _Loop:
 
     # --- one version ---
 
-    def _settle(self, version: int) -> Generator[Effect, Reply, Footprint | None]:
+    def _settle(self, version: int) -> effects.Steps[Footprint | None]:
         """Put at this version until its owner is certain. Returns the winner, or None if it is ours."""
         for repeat in range(1, self.limits.max_repeats + 1):
             yield from self._confirm_base()
-            self.puts += 1
+            self.tally.puts += 1
+            self.tally.bytes += len(self.body.data)
             sent: tuple[bytes, ...] = ()
-            reply = yield TryCommit(version, self.body.data)
+            reply = yield effects.TryCommit(version, self.body.data)
             match reply:
-                case Committed():
+                case effects.Committed():
                     yield from self._confirm_created(version)
                     return None
-                case Failed(error) if not self.in_doubt:
+                case effects.Failed(error) if not self.in_doubt:
                     raise error
-                case Failed():
+                case effects.Failed():
                     pass
-                case Unknown() | Exists():
+                case effects.Unknown() | effects.Exists():
                     # A store that resent a request by itself replies Exists to our own commit, too: only reading it
                     # is certain.
                     self.in_doubt = True
-                    sent = reply.winners if isinstance(reply, Exists) else ()
+                    sent = reply.winners if isinstance(reply, effects.Exists) else ()
                 case _:
                     raise TypeError(f"{reply!r} is no reply to a put")
-            found = Commits(sent) if sent else (yield from ask(ReadCommits(version, version), Commits))
-            if isinstance(found, Commits) and (data := found.data[0]) is not None:
+            found = (
+                effects.Commits(sent)
+                if sent
+                else (yield from ask(effects.ReadCommits(version, version), effects.Commits))
+            )
+            if isinstance(found, effects.Commits) and (data := found.data[0]) is not None:
                 winner = self._footprint(version, data)
                 self.winner_bytes, self.sent_along = len(data), sent[1:]
                 if not self._is_ours(winner):
@@ -236,7 +219,7 @@ class _Loop:
                 yield from self._confirm_created(version)
                 return None
             # No commit, or no answer. The next version must not be tried before this one is settled.
-            if repeat < self.limits.max_repeats and (yield from self._out_of_time(Pause(repeat, "undecided"))):
+            if repeat < self.limits.max_repeats and (yield from self._out_of_time(effects.Pause(repeat, "undecided"))):
                 break
         raise self._outcome_unknown(version, "the store gave no certain answer")
 
@@ -248,11 +231,13 @@ class _Loop:
 
     # --- after a loss ---
 
-    def _step_over(self, winner: Footprint, following: Sequence[bytes] = ()) -> Generator[Effect, Reply, None]:
+    def _step_over(self, winner: Footprint, following: Sequence[bytes] = ()) -> effects.Steps[None]:
         facts = Facts.of(winner, self.reasons)
         while not isinstance(verdict := check(self.state, winner, facts), Clear):
             match verdict:
-                case Conflict():
+                case Conflict(rule):
+                    self.tally.winners += 1
+                    self.tally.rules += RULES.index(rule) + 1
                     raise verdict.error()
                 case NeedVectors(descriptors):
                     later = self._vectors_of(following, winner.version)
@@ -261,13 +246,16 @@ class _Loop:
                     yield from self._match_rows(rows, facts)
                 case NeedPlaces(unlocated):
                     yield from self._locate_rows(unlocated, winner, facts)
-        if verdict.passed is not None and self.state.advance(verdict.passed):
-            self.body.stale = True
+        if verdict.passed is not None:
+            self.tally.rules += len(RULES)
+            if self.state.advance(verdict.passed):
+                self.body.stale = True
         self._passed(1, [winner.in_commit_timestamp], winner.row_marks)
 
     def _passed(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
         """Advance by this number of winners, which do not conflict."""
         self.body.after(timestamps, row_marks)
+        self.tally.winners += count
         self.rebased_over.extend(range(self.base + 1, self.base + 1 + count))
         self.base += count
 
@@ -296,48 +284,49 @@ class _Loop:
                     self.vectors.ahead_to = version
                     yield from self.state.files.vectors_in(self._footprint(version, data))
 
-    def _match_rows(self, rows: tuple[AddedRows, ...], facts: Facts) -> Generator[Effect, Reply, None]:
+    def _match_rows(self, rows: tuple[AddedRows, ...], facts: Facts) -> effects.Steps[None]:
         files = [one.add for one in rows]
         facts.refusal = self.budget.refusal(files)
         if facts.refusal is not None:
             return
-        match (yield from ask(MatchRows(rows), Matches)):
-            case Matches(found, seconds):
+        match (yield from ask(effects.MatchRows(rows), effects.Matches)):
+            case effects.Matches(found, seconds):
+                self.tally.rows += sum(one.count for one in rows)
                 self.budget.spend(files, seconds)
                 # The files after one with a matching row were not read.
                 facts.matches.update((file_key(add), at < len(found) and found[at]) for at, add in enumerate(files))
-            case Failed(error):
+            case effects.Failed(error):
                 self.reasons[f"the rows of winners' new files cannot be looked at: {error}"] = None
                 facts.matches.update((file_key(add), True) for add in files)
 
-    def _locate_rows(self, wanted: Unlocated, winner: Footprint, facts: Facts) -> Generator[Effect, Reply, None]:
+    def _locate_rows(self, wanted: Unlocated, winner: Footprint, facts: Facts) -> effects.Steps[None]:
         facts.sought.add(wanted.group)
         why = self.budget.too_many_to_locate(wanted.outputs, limited=not self.state.follows_sorts)
         if why is not None:
             self.reasons[why] = None
             return
-        match (yield from ask(LocateRows(wanted.inputs, wanted.outputs), Relocations)):
-            case Relocations(found) if len(found) < len(wanted.inputs):
+        match (yield from ask(effects.LocateRows(wanted.inputs, wanted.outputs), effects.Relocations)):
+            case effects.Relocations(found) if len(found) < len(wanted.inputs):
                 why = f"the ids of rows that were rearranged {wanted.by(winner)} are in none of the new files"
                 self.reasons[why] = None
-            case Relocations(found):
+            case effects.Relocations(found):
                 if wanted.group is None:
                     facts.relocations.update(found)
                 else:
                     facts.own_relocations[wanted.group] = found
-            case Failed(error):
+            case effects.Failed(error):
                 why = f"rows that were rearranged {wanted.by(winner)} cannot be looked for: {error}"
                 self.reasons[why] = None
 
-    def _catch_up(self) -> Generator[Effect, Reply, bool]:
+    def _catch_up(self) -> effects.Steps[bool]:
         """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is ours."""
         sent, self.sent_along = self.sent_along, ()
         if sent and (yield from self._step_over_all(sent)):
             return True
-        newest = (yield from self._insist(NewestVersion(self.base), Newest)).version
+        newest = (yield from self._insist(effects.NewestVersion(self.base), effects.Newest)).version
         while self.base < newest:
             count = max(1, min(newest - self.base, _CHUNK, CHUNK_BYTES // self.winner_bytes))
-            found = yield from self._insist(ReadCommits(self.base + 1, self.base + count), Commits)
+            found = yield from self._insist(effects.ReadCommits(self.base + 1, self.base + count), effects.Commits)
             there = found.data.index(None) if None in found.data else len(found.data)
             winners = cast("tuple[bytes, ...]", found.data[:there])
             if (yield from self._step_over_all(winners)):
@@ -352,7 +341,7 @@ class _Loop:
                 )
         return False
 
-    def _step_over_all(self, winners: Sequence[bytes]) -> Generator[Effect, Reply, bool]:
+    def _step_over_all(self, winners: Sequence[bytes]) -> effects.Steps[bool]:
         """Step over consecutive winners. Returns True, with ``base`` before it, if one of them is ours."""
         self.winner_bytes = max(1, sum(map(len, winners)) // max(1, len(winners)))
         count = max(1, _TOGETHER_BYTES // self.winner_bytes)
@@ -371,31 +360,31 @@ class _Loop:
 
     def _exhausted(self, remedy: str) -> CommitRetriesExhaustedError:
         return CommitRetriesExhaustedError(
-            f"other writers won each of the {self.attempts} versions that this commit tried, the last one at or "
+            f"other writers won each of the {self.tally.attempts} versions that this commit tried, the last one at or "
             f"before {self.base}; nothing was committed. {remedy} may help, or fewer writers at once"
         )
 
     # --- becoming certain ---
 
-    def _insist(self, effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R]:
+    def _insist(self, effect: effects.Effect, kind: type[R]) -> effects.Steps[R]:
         """Repeat an effect if the store fails; finally raise its error, or an unknown outcome if a put is in doubt."""
         repeat = 0
         while True:
             reply = yield from ask(effect, kind)
-            if not isinstance(reply, Failed):
+            if not isinstance(reply, effects.Failed):
                 return reply
             repeat += 1
             # A missing file stays missing; all other errors may be temporary.
             passing = not isinstance(reply.error, DataFileNotFoundError) and repeat < self.limits.max_repeats
-            if passing and not (yield from self._out_of_time(Pause(repeat, "undecided"))):
+            if passing and not (yield from self._out_of_time(effects.Pause(repeat, "undecided"))):
                 continue
             if self.in_doubt:
                 raise self._outcome_unknown(self.base + 1, f"the store failed: {reply.error}") from reply.error
             raise reply.error
 
-    def _out_of_time(self, pause: Pause) -> Generator[Effect, Reply, bool]:
-        elapsed = yield from ask(pause, Elapsed)
-        if isinstance(elapsed, Elapsed):
+    def _out_of_time(self, pause: effects.Pause) -> effects.Steps[bool]:
+        elapsed = yield from ask(pause, effects.Elapsed)
+        if isinstance(elapsed, effects.Elapsed):
             self.waited = elapsed.seconds
         return self.waited > self.limits.max_seconds
 
@@ -404,16 +393,16 @@ class _Loop:
 
     # --- a put at N+1 counts only where N exists ---
 
-    def _confirm_base(self) -> Generator[Effect, Reply, None]:
+    def _confirm_base(self) -> effects.Steps[None]:
         if self.base < 0 and self.in_doubt:
             # Our own put may have made the log non-empty.
             return
-        if not isinstance((yield from self._insist(VersionExists(self.base), Answer)), No):
+        if not isinstance((yield from self._insist(effects.VersionExists(self.base), effects.Answer)), effects.No):
             return
         if self.in_doubt:
             raise self._outcome_unknown(self.base + 1, f"version {self.base} is no longer in the log")
         if self.base < 0:
-            first = yield from self._insist(ReadCommits(0, 0), Commits)
+            first = yield from self._insist(effects.ReadCommits(0, 0), effects.Commits)
             if first.data[0] is not None:
                 # The put will lose to it, and the rules raise an error with all details.
                 return
@@ -425,16 +414,16 @@ class _Loop:
             "table was removed or replaced. Nothing was committed; open the table again and repeat the operation"
         )
 
-    def _confirm_created(self, version: int) -> Generator[Effect, Reply, None]:
+    def _confirm_created(self, version: int) -> effects.Steps[None]:
         if self.base < 0:
             return
         doubted, self.in_doubt = self.in_doubt, True
-        if isinstance((yield from self._insist(VersionExists(self.base), Answer)), No):
-            newest = (yield from self._insist(NewestVersion(version), Newest)).version
-            following = yield from self._insist(ReadCommits(version + 1, version + 1), Commits)
+        if isinstance((yield from self._insist(effects.VersionExists(self.base), effects.Answer)), effects.No):
+            newest = (yield from self._insist(effects.NewestVersion(version), effects.Newest)).version
+            following = yield from self._insist(effects.ReadCommits(version + 1, version + 1), effects.Commits)
             if newest == version or following.data[0] is not None:
                 raise self._outcome_unknown(version, f"it was written, but version {self.base} is no longer in the log")
-            yield from self._insist(Withdraw(version), Yes)
+            yield from self._insist(effects.Withdraw(version), effects.Yes)
             raise CommitFailedError(
                 f"while this commit waited, the log went on to version {newest} and was cleaned up; the file for "
                 f"version {version} was withdrawn. Nothing was committed; open the table again and repeat the operation"

@@ -57,6 +57,27 @@ class PreparedCommit:
     name_of: Callable[[int], str] = commit_key
 
 
+@dataclass(slots=True)
+class CommitTally:
+    """Counts of a commit, which grow while it runs, so that they are there, too, if it fails.
+
+    Attributes:
+        attempts: the number of versions that were tried.
+        puts: the number of puts.
+        bytes: the number of bytes of these puts.
+        winners: the number of other writers' commits that were checked.
+        rules: the number of rules that were asked of them: none of a winner whose files are no concern.
+        rows: the number of rows of winners' new files that were compared with the reads.
+    """
+
+    attempts: int = 0
+    puts: int = 0
+    bytes: int = 0
+    winners: int = 0
+    rules: int = 0
+    rows: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOutcome:
     """A commit that happened.

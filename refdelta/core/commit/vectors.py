@@ -8,30 +8,20 @@ any case. If growth is not certain, the missing vector cannot be replaced, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from pyroaring import BitMap64
 
-from refdelta.core.commit.effects import (
-    Commits,
-    Effect,
-    Failed,
-    Newest,
-    NewestVersion,
-    ReadCommits,
-    ReadVectors,
-    Reply,
-    Vectors,
-)
+from refdelta.core.commit import effects
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.footprint import Footprint, fold_commit
 from refdelta.core.rows.file_state import vector_id
 from refdelta.core.rows.touched import Facts
 from refdelta.errors import DataFileNotFoundError, InvalidLogError
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=effects.Reply)
 
 CHUNK_BYTES = 4 * 2**20
 """The approximate number of bytes of commits in memory at a time."""
@@ -43,14 +33,14 @@ _VECTOR_BYTES = 32 * 2**20
 class Insist(Protocol):
     """Repeats an effect if the store fails, and finally raises its error."""
 
-    def __call__(self, effect: Effect, kind: type[R], /) -> Generator[Effect, Reply, R]:
+    def __call__(self, effect: effects.Effect, kind: type[R], /) -> effects.Steps[R]:
         """The reply, of its kind."""
 
 
-def ask(effect: Effect, kind: type[R]) -> Generator[Effect, Reply, R | Failed]:
+def ask(effect: effects.Effect, kind: type[R]) -> effects.Steps[R | effects.Failed]:
     """Yield an effect and check the type of the reply, which a faulty caller may mix up."""
     reply = yield effect
-    if isinstance(reply, (kind, Failed)):
+    if isinstance(reply, (kind, effects.Failed)):
         return reply
     raise TypeError(f"{reply!r} is no reply to {effect!r}")
 
@@ -138,7 +128,7 @@ class VectorReads:
         winner: Footprint,
         following: Iterable[DeletionVectorDescriptor],
         facts: Facts,
-    ) -> Generator[Effect, Reply, None]:
+    ) -> effects.Steps[None]:
         """Add deletion vectors to the facts, or the ids of those that do not exist any more and cannot be replaced.
 
         Args:
@@ -156,7 +146,7 @@ class VectorReads:
 
     def _read(
         self, needed: Sequence[DeletionVectorDescriptor], following: Iterable[DeletionVectorDescriptor]
-    ) -> Generator[Effect, Reply, dict[str, BitMap64]]:
+    ) -> effects.Steps[dict[str, BitMap64]]:
         """Read deletion vectors together with those of the following winners: one round trip for a chunk of winners,
         not one for each. Returns them by id, without those whose files do not exist.
         """
@@ -165,8 +155,8 @@ class VectorReads:
         missing = {one.unique_id: one for one in needed if one.unique_id not in known}
         wanted = missing | _up_to(_VECTOR_BYTES, following) if missing else {}
         if len(wanted) > len(missing):
-            found = yield from ask(ReadVectors(tuple(wanted.values())), Vectors)
-            if isinstance(found, Vectors):
+            found = yield from ask(effects.ReadVectors(tuple(wanted.values())), effects.Vectors)
+            if isinstance(found, effects.Vectors):
                 self.ahead.update(zip(wanted, found.bitmaps, strict=True))
                 missing = {}
             # Otherwise the error may come from a vector that is not needed yet.
@@ -175,14 +165,12 @@ class VectorReads:
         there = ((one.unique_id, self.replaced.get(one.unique_id, self.ahead.get(one.unique_id))) for one in needed)
         return {name: rows for name, rows in there if rows is not None}
 
-    def _read_existing(
-        self, wanted: Mapping[str, DeletionVectorDescriptor]
-    ) -> Generator[Effect, Reply, dict[str, BitMap64]]:
+    def _read_existing(self, wanted: Mapping[str, DeletionVectorDescriptor]) -> effects.Steps[dict[str, BitMap64]]:
         """Read deletion vectors, by id. Those whose files do not exist are left out, and noted in ``gone``."""
         if not wanted:
             return {}
         try:
-            read = yield from self.insist(ReadVectors(tuple(wanted.values())), Vectors)
+            read = yield from self.insist(effects.ReadVectors(tuple(wanted.values())), effects.Vectors)
         except DataFileNotFoundError as error:
             files: dict[str, dict[str, DeletionVectorDescriptor]] = {}
             for name, one in wanted.items():
@@ -196,9 +184,7 @@ class VectorReads:
             return found
         return dict(zip(wanted, read.bitmaps, strict=True))
 
-    def _read_successors(
-        self, winner: Footprint, names: Collection[str]
-    ) -> Generator[Effect, Reply, dict[str, BitMap64]]:
+    def _read_successors(self, winner: Footprint, names: Collection[str]) -> effects.Steps[dict[str, BitMap64]]:
         """Read the replacements of vectors whose files do not exist.
 
         Args:
@@ -230,13 +216,13 @@ class VectorReads:
                 self.replaced.update((vector.unique_id, rows) for vector in one.vectors[:-1])
         return {name: self.replaced[name] for name in names if name in self.replaced}
 
-    def _follow(self, version: int, files: Sequence[Succession]) -> Generator[Effect, Reply, None]:
+    def _follow(self, version: int, files: Sequence[Succession]) -> effects.Steps[None]:
         """Follow files from after this version to the newest one."""
-        newest = (yield from self.insist(NewestVersion(version), Newest)).version
+        newest = (yield from self.insist(effects.NewestVersion(version), effects.Newest)).version
         count = 1
         while version < newest and any(one.is_open for one in files):
             last = min(newest, version + count)
-            read = yield from self.insist(ReadCommits(version + 1, last), Commits)
+            read = yield from self.insist(effects.ReadCommits(version + 1, last), effects.Commits)
             for number, data in enumerate(read.data, version + 1):
                 if data is None:
                     message = f"version {number} is missing, though version {newest} exists"

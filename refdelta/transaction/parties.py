@@ -1,0 +1,129 @@
+"""The two transactions of a conflict as their commits describe them, for people. Only conflicts pay for it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from refdelta.core.conflicts.reads import EVERY_ROW
+from refdelta.core.log.codec import BAD_INPUT
+from refdelta.core.log.footprint import READ_PREDICATES
+from refdelta.errors import ConflictDetails, ConflictParty
+
+if TYPE_CHECKING:
+    from refdelta.core.commit.transaction import PreparedCommit
+
+
+class InfoLine(msgspec.Struct, rename="camel"):
+    """A line of a commit file, of which only a commitInfo is decoded."""
+
+    commit_info: dict[str, Any] | None = None
+
+
+decode_info = msgspec.json.Decoder(InfoLine).decode
+"""Decodes a line as an :class:`InfoLine`. Raises one of ``BAD_INPUT`` of :mod:`refdelta.core.log.codec`."""
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_SPARK_ID = re.compile(r"(?<=[\w`])#\d+L?\b")
+"""The number of an expression that delta-spark writes after the name of a column: ``id#481L``."""
+
+
+def described(details: ConflictDetails, prepared: PreparedCommit, winner: bytes | None) -> ConflictDetails:
+    """The details of a conflict with both transactions.
+
+    Args:
+        details: the details without them.
+        prepared: the transaction that lost.
+        winner: the commit file of the winner, if it is at hand.
+    """
+    info = {} if winner is None else commit_info_of(winner)
+    reads = prepared.read_set.rows
+    own = ConflictParty(
+        operation=text_of(prepared.commit_info.get("operation")),
+        predicate=any_of_texts([one.predicate.text for one in reads]),
+        isolation_level=prepared.level.value,
+        note=text_of(prepared.commit_info.get("userMetadata")),
+    )
+    return replace(details, winner=party(details.version, {"operation": details.operation, **info}), own=own)
+
+
+def commit_info_of(data: bytes) -> dict[str, Any]:
+    """The fields of the commitInfo in a commit file; empty without one, and if the file is damaged."""
+    for line in data.splitlines():
+        try:
+            info = decode_info(line).commit_info
+        except BAD_INPUT:
+            continue
+        if info is not None:
+            return info
+    return {}
+
+
+def party(version: int, info: Mapping[str, Any]) -> ConflictParty:
+    """A commit by its commitInfo, which is free JSON: a field of another type counts as missing.
+
+    Args:
+        version: the version of the commit.
+        info: the fields of its commitInfo.
+    """
+    return ConflictParty(
+        operation=text_of(info.get("operation")),
+        predicate=predicate_of(info),
+        version=version,
+        user=text_of(info.get("userName")) or text_of(info.get("userId")),
+        time=commit_time(info),
+        isolation_level=text_of(info.get("isolationLevel")),
+        note=text_of(info.get("userMetadata")),
+    )
+
+
+def predicate_of(info: Mapping[str, Any]) -> str | None:
+    """The predicate that a commit recorded, else the one in its ``operationParameters``; None if it has neither."""
+    texts = info.get(READ_PREDICATES)
+    if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
+        return any_of_texts(texts)
+    return stated_predicate(info)
+
+
+def any_of_texts(texts: Sequence[str]) -> str | None:
+    """Predicates as one; None if there is none."""
+    unlike = list(dict.fromkeys(texts))
+    if EVERY_ROW.text in unlike:
+        return EVERY_ROW.text
+    return " OR ".join(f"({text})" for text in unlike) if len(unlike) > 1 else next(iter(unlike), None)
+
+
+def stated_predicate(info: Mapping[str, Any]) -> str | None:
+    """The predicate in ``operationParameters``, as delta-spark, delta-rs and this engine write it, without the numbers
+    that delta-spark gives to columns; None if there is none.
+    """
+    parameters = info.get("operationParameters")
+    if not isinstance(parameters, dict):
+        return None
+    text = text_of(parameters.get("predicate")) or text_of(parameters.get("mergePredicate"))
+    if text is not None and text.startswith("["):
+        try:
+            text = " AND ".join(msgspec.json.decode(text, type=list[str]))
+        except msgspec.DecodeError:
+            return None
+    return _SPARK_ID.sub("", text) if text else None
+
+
+def commit_time(info: Mapping[str, Any]) -> dt.datetime | None:
+    """The time of a commit: its in-commit timestamp, else the time at which its writer made it."""
+    stamp = info.get("inCommitTimestamp", info.get("timestamp"))
+    try:
+        return _EPOCH + dt.timedelta(milliseconds=stamp) if type(stamp) is int else None
+    except OverflowError:
+        return None
+
+
+def text_of(value: Any) -> str | None:
+    """A field of free JSON if it is a string that is not empty, else None."""
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,171 @@
+"""A rehearsal: the commit loop over one recorded winner, with nothing written.
+
+The loop is the real one, and so are its rules. Its puts are answered as if the log ended with the winner: the put at
+the winner's version loses, and the next one succeeds. Rows and deletion vectors are read from the store.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from refdelta.core.commit import effects
+from refdelta.core.commit.budget import Limits
+from refdelta.core.commit.loop import commit_loop
+from refdelta.core.conflicts.state import TransactionState
+from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor
+from refdelta.core.log.footprint import fold_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.engine.log.file_committer import read_commit
+from refdelta.engine.log.listing import newest_version
+from refdelta.engine.parquet.dv import load_deletion_vectors
+from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import ConcurrentModificationError, DataFileError, InvalidLogError, StoreError
+from refdelta.transaction.driver import run_loop
+from refdelta.transaction.parties import described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+    from refdelta.core.conflicts.state import AddedRows
+    from refdelta.core.log.actions import Add, Remove
+    from refdelta.core.log.footprint import Footprint
+    from refdelta.core.rows.relocation import RelocationById
+    from refdelta_storage import Store
+
+
+@dataclass(frozen=True)
+class RecordedCommit:
+    """A commit of the log: its version and the bytes of its file."""
+
+    version: int
+    data: bytes
+
+    @property
+    def footprint(self) -> Footprint:
+        """Its effects on the table."""
+        return fold_commit(self.version, self.data, commit_key(self.version))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The outcome of one rehearsal.
+
+    Attributes:
+        prepared: the transaction.
+        error: the conflict; None if the transaction could commit over the winner.
+        outcome: the result of the pretended commit, if there was no conflict.
+        rows_matched: the number of the winner's files of which rows were compared with the reads.
+    """
+
+    prepared: PreparedCommit
+    error: ConcurrentModificationError | None
+    outcome: CommitOutcome | None
+    rows_matched: int
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether rows were compared, and not only files."""
+        return self.prepared.changes.row_level
+
+    @property
+    def state(self) -> TransactionState:
+        """The state of the transaction before the winner, for explanations."""
+        prepared = self.prepared
+        info = CommitInfo(fields={"operation": prepared.commit_info.get("operation")})
+        actions = [info, *prepared.actions]
+        return TransactionState(
+            prepared.read_set, actions, prepared.level, prepared.table, prepared.changes, prepared.rests_on
+        )
+
+
+def rehearse(
+    store: Store,
+    prepared: PreparedCommit,
+    winner: RecordedCommit,
+    match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]],
+    locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]],
+) -> Rehearsal:
+    """Run the commit loop as if the winner were the only commit after the version that the transaction read.
+
+    Args:
+        store: the table's store, which is only read.
+        prepared: the transaction, whose read version is the one before the winner.
+        winner: the winner.
+        match_rows: as for :func:`refdelta.transaction.driver.commit`.
+        locate_rows: likewise.
+
+    Raises:
+        DataFileError: a file that decides cannot be read, such as after VACUUM.
+        InvalidLogError: the log is damaged.
+        StoreError: the store failed.
+    """
+    # Timestamps and row ids never conflict, and a recorded commit may lack what it takes to assign them.
+    bare = dataclasses.replace(prepared, clock=None, row_ids=None, metadata_at=None)
+    shell = _Pretence(store, winner, match_rows, locate_rows)
+    try:
+        outcome = run_loop(commit_loop(bare, Limits(max_repeats=1)), shell.perform)
+    except ConcurrentModificationError as error:
+        error.conflict = described(error.conflict, prepared, winner.data)
+        return Rehearsal(prepared, error, None, shell.matched)
+    return Rehearsal(prepared, None, outcome, shell.matched)
+
+
+@dataclass
+class _Pretence:
+    """Answers the effects of the loop from the store, as if the log ended with the winner."""
+
+    store: Store
+    winner: RecordedCommit
+    match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]]
+    locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
+    matched: int = 0
+    passed: bool = False
+
+    def perform(self, effect: effects.Effect) -> effects.Reply:
+        try:
+            with store_errors("explain"):
+                return self._of_log(effect) or self._of_rows(effect)
+        except (StoreError, DataFileError, InvalidLogError) as error:
+            return effects.Failed(error)
+
+    def _of_log(self, effect: effects.Effect) -> effects.Reply | None:
+        match effect:
+            case effects.TryCommit(version, _):
+                lost = version == self.winner.version
+                return effects.Exists((self.winner.data,)) if lost else effects.Committed()
+            case effects.VersionExists():
+                return effects.Yes()
+            case effects.Pause(reason=reason):
+                self.passed = self.passed or reason == "lost"
+                return effects.Elapsed(0.0)
+            case effects.NewestVersion(after):
+                # Before the winner is passed, the loop asks for the later vectors of files whose vectors are gone.
+                return effects.Newest(self.winner.version if self.passed else newest_version(self.store, after))
+            case effects.ReadCommits(first, last):
+                return effects.Commits(tuple(read_commit(self.store, version) for version in range(first, last + 1)))
+            case effects.CommitTime():
+                return effects.Time(0)
+        return None
+
+    def _of_rows(self, effect: effects.Effect) -> effects.Reply:
+        match effect:
+            case effects.ReadVectors(descriptors):
+                return effects.Vectors(tuple(load_deletion_vectors(self.store, descriptors)))
+            case effects.WriteVectors(bitmaps):
+                return effects.Descriptors(tuple(map(_unwritten, range(len(bitmaps)), map(len, bitmaps))))
+            case effects.MatchRows(rows):
+                self.matched += len(rows)
+                return effects.Matches(tuple(self.match_rows(rows)), 0.0)
+            case effects.LocateRows(inputs, outputs):
+                return effects.Relocations(self.locate_rows(inputs, outputs))
+        raise TypeError(f"{effect!r} is no effect")
+
+
+def _unwritten(number: int, rows: int) -> DeletionVectorDescriptor:
+    """The descriptor of a vector that is never written."""
+    return DeletionVectorDescriptor(
+        storage_type="u", path_or_inline_dv=f"unwritten-{number}", offset=1, size_in_bytes=0, cardinality=rows
+    )
