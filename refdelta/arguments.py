@@ -138,6 +138,10 @@ def mapping(what: str, value: Any) -> Mapping[str, Any] | None:
             _check_unicode(what, name)
             _check_unicode(f"{what}: {name}", one if isinstance(one, str) else "")
         return value
+    if isinstance(value, Mapping):
+        wrong = next(name for name in value if not isinstance(name, str))
+        kind = type(wrong).__name__
+        raise InvalidArgumentError(f"{what} has the key {wrong!r:.80}, which must be a string, not of type {kind}")
     raise InvalidArgumentError(f"{what} must be a mapping of names to values, not of type {type(value).__name__}")
 
 

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterable, Mapping
 
 
@@ -100,10 +101,10 @@ def unknown_name(kind: str, name: Any, known: Iterable[str], *, kinds: str = "",
     return f"{kind} {name!r} does not exist{' in ' if where else ''}{where}{end}"
 
 
-def missing_package(what: str, package: str) -> InvalidArgumentError:
-    """The error for a method whose optional package, which has an extra of its name, is not installed."""
+def missing_package(what: str, package: str, extra: str | None = None) -> InvalidArgumentError:
+    """The error for a method whose optional package, which has an extra, of its name unless said, is not installed."""
     return InvalidArgumentError(
-        f"{what} needs the package {package}, which is not installed: pip install 'refdelta[{package}]'"
+        f"{what} needs the package {package}, which is not installed: pip install 'refdelta[{extra or package}]'"
     )
 
 
@@ -236,6 +237,29 @@ class NotEnoughMemoryError(DeltaError, MemoryError):
 
 
 @dataclass(frozen=True, slots=True)
+class ConflictParty:
+    """One of the two transactions of a conflict, as its commit describes it; None for a field that it does not have.
+
+    Attributes:
+        version: its version; None for the transaction that failed.
+        operation: the operation, such as ``DELETE``.
+        predicate: SQL that is true for each row which it read; None if it read none, or does not record it.
+        user: the name of the user, or the user's id.
+        time: the time of the commit (UTC).
+        isolation_level: the level at which it was checked.
+        note: the user's note, ``commitInfo.userMetadata``.
+    """
+
+    version: int | None = None
+    operation: str | None = None
+    predicate: str | None = None
+    user: str | None = None
+    time: dt.datetime | None = None
+    isolation_level: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConflictDetails:
     """The conflict of a commit with another one that was committed first (the winner).
 
@@ -248,6 +272,8 @@ class ConflictDetails:
         rows: the number of rows of these files that both transactions touched, if it is known.
         positions: the first few of these rows by file: their positions in it, counted from 0.
         fallbacks: the reasons why conflicts were found by files and not by rows, if they were.
+        winner: the winner, as its commit describes it.
+        own: this transaction: its operation, predicate and isolation level.
     """
 
     rule: str
@@ -258,6 +284,14 @@ class ConflictDetails:
     rows: int | None = None
     positions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     fallbacks: tuple[str, ...] = ()
+    winner: ConflictParty = field(default_factory=ConflictParty)
+    own: ConflictParty = field(default_factory=ConflictParty)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The attributes as plain values for JSON, the time as an ISO 8601 string."""
+        import msgspec
+
+        return dict(msgspec.to_builtins(self))
 
 
 class CommitFailedError(DeltaError):
@@ -338,5 +372,4 @@ class CommitOutcomeUnknownError(DeltaError):
         )
 
 
-# The parent's name in delta-spark.
-DeltaConcurrentModificationException = ConcurrentModificationError
+DeltaConcurrentModificationException = ConcurrentModificationError  # its name in delta-spark

@@ -11,7 +11,8 @@ from refdelta.errors import InvalidArgumentError, missing_package
 # Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Sequence
+    import os
+    from collections.abc import Mapping, Sequence
 
     import duckdb
     import pandas as pd
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.engine.scan.scan import Scan
+    from refdelta.operations.inspection.diff import VersionDiff
+    from refdelta.operations.inspection.timeline import Timeline
+    from refdelta.operations.maintenance.history import History
     from refdelta.schema import Schema
+    from refdelta.transaction.time_travel import Version
 
 
 class Reading(Handle):
@@ -86,27 +91,120 @@ class Reading(Handle):
         """
         return {name: domain.configuration for name, domain in self._snapshot.domains.items()}
 
-    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+    def history(self, limit: int | None = None) -> History:
         """The commits of the table, newest first: a mapping each, with ``version`` and the fields of the commitInfo.
 
-        ``timestamp`` is in milliseconds since 1970. Versions whose commits were cleaned up are missing.
+        ``timestamp`` is in milliseconds since 1970. Versions whose commits were cleaned up are missing. Of a damaged
+        log, the versions that can be read are returned; a warning of the logger ``refdelta`` and the list's attribute
+        ``damage`` say what is damaged. If the damage keeps the table from being opened, :meth:`read_history` reads it.
 
         Args:
-            limit: the maximum number of commits; None for all.
+            limit: the maximum number of commits; None for all. Older commits are not read, nor checked for damage.
+
+        Returns:
+            A list, with an attribute ``damage``: a tuple of ``InvalidLogError``, empty if no damage was found.
 
         Raises:
             InvalidArgumentError: the limit is not a whole number, or is negative.
-            InvalidLogError: a commit breaks the protocol.
+            TableNotFoundError: the log is gone.
 
         Example::
 
             table.history(1)[0]["operation"]
+            table.history().damage  # ()
         """
-        from refdelta.operations.maintenance.history import history
+        from refdelta.operations.maintenance.history import collected, history
 
-        if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
-            raise InvalidArgumentError(f"limit is {limit}; it cannot be negative")
-        return list(history(self._snapshot, limit))
+        return collected(self.table_uri, lambda damage: history(self._snapshot, _limit(limit), damage))
+
+    @staticmethod
+    def read_history(
+        table_uri: str | os.PathLike[str],
+        limit: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> History:
+        """The commits of a log, as :meth:`history` returns them, without opening the table (the log may be damaged).
+
+        Args:
+            table_uri: the table's folder, as the constructor takes it.
+            limit: as for :meth:`history`.
+            storage_options: options of the store.
+
+        Raises:
+            InvalidArgumentError: the limit is not a whole number, or is negative.
+            TableNotFoundError: there is no log.
+
+        Example::
+
+            write_deltalake(uri, rows)
+            for commit in DeltaTable.read_history(uri, limit=3):
+                print(commit["version"], commit["operation"])
+        """
+        from refdelta.engine.log.location import open_location
+        from refdelta.operations.maintenance.history import collected, recorded_history
+
+        store = open_location(table_uri, storage_options)
+        return collected(store.uri, lambda damage: recorded_history(store, _limit(limit), damage))
+
+    def timeline(
+        self, limit: int | None = None, version: int | str | tuple[int | None, int | None] | None = None
+    ) -> Timeline:
+        """The versions of the table with the versions that they read and were committed over, from the log alone.
+
+        An Arrow stream, oldest version first, that reads the log while it is consumed; its columns are those of
+        :class:`~refdelta.operations.inspection.timeline.Timeline`. ``print`` draws it for a terminal, notebooks show a
+        picture, ``to_svg()`` returns one. Drawn are the newest 20 versions, or those that are asked for, at most 1,000.
+        Versions after that of this handle are included, and damage of the log is a column.
+
+        Args:
+            limit: the maximum number of versions, the newest ones; None for all.
+            version: only this version, or a range: ``(first, last)``, where either may be None, or ``"3..7"``.
+
+        Raises:
+            InvalidArgumentError: the limit or the range is none.
+            VersionNotFoundError: the log has no commit in the range.
+
+        Example::
+
+            print(table.timeline(limit=10))
+            pa.table(table.timeline()).column("passed")
+        """
+        from refdelta.operations.inspection.timeline import timeline, version_range
+
+        if (limit := arguments.whole("limit", limit)) is not None and limit < 1:
+            raise InvalidArgumentError(f"limit is {limit}; at least one version is asked for")
+        return timeline(self._store, limit, *version_range(version))
+
+    def diff(self, before: Version, after: Version | None = None) -> VersionDiff:
+        """The difference of two versions: rows, columns, properties and protocol.
+
+        An Arrow stream of the rows that only one of the versions has, each as often as it has it more often, with a
+        column ``_change_type``: ``delete`` for rows of ``before``, ``insert`` for rows of ``after``. Rows come from the
+        change data feed, if it covers the versions, else from the files that only one of the versions has. If columns
+        were dropped or have other types, the columns that both versions have alike are compared.
+
+        Args:
+            before: a version or a time, as the constructor takes it.
+            after: likewise; None for the version of this handle.
+
+        Returns:
+            The stream, with ``columns``, ``properties``, ``features`` and ``summary()``.
+
+        Raises:
+            VersionNotFoundError: a version does not exist, or no longer.
+            DataFileNotFoundError: VACUUM removed files of a version; raised when the rows are read.
+
+        Example::
+
+            deleted = table.delete("id = 1").version
+            pa.table(table.diff(deleted - 1, deleted)).to_pylist()
+            table.diff(deleted - 1).summary()["deleted"]
+        """
+        from refdelta.operations.inspection.diff import VersionDiff
+        from refdelta.transaction.time_travel import snapshot_at
+
+        last = self._snapshot if after is None else snapshot_at(self._store, after)
+        return VersionDiff(snapshot_at(self._store, before), last)
 
     def detail(self) -> dict[str, Any]:
         """DESCRIBE DETAIL: id, location, number and size of files in bytes, properties, protocol.
@@ -422,3 +520,9 @@ class Reading(Handle):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.scan().__arrow_c_stream__(requested_schema)
+
+
+def _limit(limit: int | None) -> int | None:
+    if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
+        raise InvalidArgumentError(f"limit is {limit}; it cannot be negative")
+    return limit

@@ -45,7 +45,9 @@ class Statements(Handle):
         in ``actions`` is taken as given. If the commit fails, the files stay, and can be committed again.
 
         Args:
-            actions: an :class:`refdelta.AddAction` for each file, or deltalake's.
+            actions: an :class:`refdelta.AddAction` for each file, or deltalake's. With mode ``append``, also a
+                :class:`refdelta.RemoveAction` for each live file that leaves the table, such as the inputs of a
+                compaction by another program.
             mode: ``append``, or ``overwrite`` to replace all other files.
             schema: the schema of the files: a :class:`~refdelta.schema.Schema`, or anything with
                 ``__arrow_c_schema__``.
@@ -56,8 +58,10 @@ class Statements(Handle):
         Raises:
             SchemaMismatchError: the files have other columns or types than the table.
             InvalidArgumentError: a file cannot belong to the table: its path is outside of the folder, it has other
-                partition columns, or its statistics are not valid JSON.
-            UnsupportedFeatureError: the table has column mapping, so its files have other column names.
+                partition columns, or its statistics are not valid JSON; a file to remove is not live.
+            UnsupportedFeatureError: the table has column mapping, so its files have other column names; a file is
+                removed without a change of data, and the table tracks rows.
+            ConstraintViolationError: a file is removed with its rows, and the table is append-only.
             ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
 
         Example::
@@ -75,13 +79,16 @@ class Statements(Handle):
             raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}; the table exists already")
         request = WriteRequest(mode, partition_by, partition_overwrite=partition_overwrite)
         files = PreparedFiles(actions, schema)
+        if files.removes and mode == "overwrite":
+            raise InvalidArgumentError('mode="overwrite" removes all other files itself; leave out the RemoveActions')
 
         def write(snapshot: Snapshot, age: float) -> CommitResult:
             with self.begin_at(snapshot, age, **options) as txn:
                 txn.write(files, request, always=True)
+                files.remove(txn)
                 return txn.commit()
 
-        return self.over_newest(write, again=mode == "append")
+        return self.over_newest(write, again=mode == "append" and not files.removes)
 
     def transact(
         self,
@@ -379,6 +386,42 @@ class Statements(Handle):
             txn.restore(target, ignore_missing_files=ignore_missing_files)
             return txn.commit()
 
+    def repair(self, dry_run: bool = False, **options: Unpack[CommitOptions]) -> CommitResult:
+        """Remove the entries of data files that do not exist any more, so that the other rows can be read again.
+
+        Spark calls it ``FSCK REPAIR TABLE``. The rows of these files are lost already: look for the files first, for
+        example in older versions that the store keeps. Files are asked for one by one. A file whose deletion vector is
+        gone stays.
+
+        Args:
+            dry_run: only look for the files.
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+
+        Returns:
+            The result of the commit; ``version`` is None if no file is gone, or after a dry run. Metrics: ``dry_run``,
+            and ``files_removed``, a list of paths relative to the table's folder.
+
+        Raises:
+            ConstraintViolationError: the table is append-only, and files are gone.
+            ConcurrentModificationError: another writer's commit conflicts; nothing of this one is visible.
+
+        Example::
+
+            write_deltalake(table, rows, mode="append")
+            Path(table.file_uris()[0]).unlink()
+            table.repair()["files_removed"]
+        """
+        from refdelta.operations.maintenance.repair import missing_names
+        from refdelta.transaction.results import CommitResult
+
+        only_look = arguments.flag("dry_run", dry_run)
+        with self.begin(**options) as txn:
+            if only_look:
+                metrics = {"dry_run": True, "files_removed": missing_names(txn.existing)}
+                return CommitResult(version=None, metrics=metrics)
+            txn.repair()
+            return txn.commit()
+
     # --- files and the log ---
 
     def vacuum(
@@ -453,6 +496,32 @@ class Statements(Handle):
         )
         self._follow(snapshot)
         return result
+
+    def generate(self, mode: Literal["symlink_format_manifest"] = "symlink_format_manifest") -> list[str]:
+        """Write lists of the files of this version for engines that read Parquet and no Delta log, such as Presto.
+
+        Spark calls it ``GENERATE symlink_format_manifest``. The lists are in the folder ``_symlink_format_manifest``,
+        one a partition. They do not change with later commits: call it again after them.
+
+        Args:
+            mode: the kind of lists; there is one.
+
+        Returns:
+            The paths of the lists, relative to the table's folder.
+
+        Raises:
+            UnsupportedFeatureError: files have deletion vectors, or the table has column mapping: the readers would see
+                deleted rows, or other columns.
+
+        Example::
+
+            table.generate()
+        """
+        from refdelta.operations.maintenance.symlink_manifest import write_manifests
+
+        if mode != "symlink_format_manifest":
+            raise InvalidArgumentError(f"mode is 'symlink_format_manifest', not {mode!r}")
+        return write_manifests(self._snapshot)
 
     # --- maintenance of the log ---
 

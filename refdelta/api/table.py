@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from refdelta.arguments import CreateMode
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.transaction.options import CommitProperties
     from refdelta.transaction.time_travel import Version
+    from refdelta_storage import Store
 
 
 class DeltaTable(Reading, Statements):
@@ -59,16 +61,8 @@ class DeltaTable(Reading, Statements):
         outside: Sequence[str | os.PathLike[str]] = (),
     ):
         from refdelta.engine.log.location import open_location, with_others
-        from refdelta.engine.log.snapshot import load_snapshot
 
-        self._store = with_others(open_location(table_uri, storage_options), outside, storage_options)
-        self._pinned = version is not None
-        if version is None:
-            began = time.monotonic()
-            self._snapshot = load_snapshot(self._store)
-            self._seen = self._snapshot, began
-        else:
-            self.load_as_version(version)
+        self._open(with_others(open_location(table_uri, storage_options), outside, storage_options), version)
 
     # --- making and finding tables ---
 
@@ -131,11 +125,6 @@ class DeltaTable(Reading, Statements):
         from refdelta.engine.log.listing import has_log
         from refdelta.engine.log.location import open_location
         from refdelta.engine.log.snapshot import load_snapshot
-        from refdelta.operations.write import create as creation
-        from refdelta.operations.write import target
-        from refdelta.operations.write.column_declarations import declared
-        from refdelta.schema import struct_of
-        from refdelta.transaction.transaction import Transaction
 
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(
@@ -152,30 +141,56 @@ class DeltaTable(Reading, Statements):
             if mode == "ignore":
                 return cls(table_uri, storage_options=storage_options)
             snapshot = load_snapshot(store)
-        made = target.new_table(
-            declared(struct_of(schema), generated=generated, defaults=defaults, identity=identity),
-            partition_by=partition_by,
-            cluster_by=cluster_by,
-            configuration=configuration,
-            name=name,
-            description=description,
-            replaced=snapshot,
-        )
-        with Transaction(store, snapshot, commit_properties=commit_properties) as txn:
-            if snapshot is None:
-                creation.create(txn, made, or_replace=mode == "overwrite")
-            else:
-                creation.replace(txn, snapshot, made)
-            try:
-                txn.commit()
-            except ProtocolChangedException:
-                if mode != "ignore":
-                    raise
-                return cls(table_uri, storage_options=storage_options)
+        try:
+            return create_in(
+                store,
+                schema,
+                replaced=snapshot,
+                or_replace=mode == "overwrite",
+                partition_by=partition_by,
+                name=name,
+                description=description,
+                configuration=configuration,
+                cluster_by=cluster_by,
+                generated=generated,
+                defaults=defaults,
+                identity=identity,
+                commit_properties=commit_properties,
+            )
+        except ProtocolChangedException:
+            if mode != "ignore":
+                raise
+            return cls(table_uri, storage_options=storage_options)
+
+    @classmethod
+    def in_store(cls, store: Store, version: Version | None = None) -> Self:
+        """The table in a store that is open already.
+
+        Args:
+            store: the store of the table's folder.
+            version: a version or a time, as the constructor takes it. Errors are those of the constructor.
+
+        Example::
+
+            from refdelta_storage import open_store
+
+            write_deltalake(uri, rows)
+            DeltaTable.in_store(open_store(uri)).count()
+        """
         table = cls.__new__(cls)
-        table._store, table._pinned = store, False  # noqa: SLF001 - of this class
-        table.adopt(txn.result_snapshot or load_snapshot(store), alone=txn.alone)
+        table._open(store, version)  # noqa: SLF001 - of this class
         return table
+
+    def _open(self, store: Store, version: Version | None) -> None:
+        from refdelta.engine.log.snapshot import load_snapshot
+
+        self._store, self._pinned = store, version is not None
+        if version is None:
+            began = time.monotonic()
+            self._snapshot = load_snapshot(store)
+            self._seen = self._snapshot, began
+        else:
+            self.load_as_version(version)
 
     @classmethod
     def for_path(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> DeltaTable:
@@ -254,7 +269,6 @@ class DeltaTable(Reading, Statements):
         from refdelta.engine.log.listing import has_log
         from refdelta.engine.log.location import open_location
         from refdelta.engine.log.multi_root import MultiRootStore
-        from refdelta.engine.log.snapshot import load_snapshot
         from refdelta.operations.write.clone import clone
         from refdelta.transaction.time_travel import snapshot_at
         from refdelta.transaction.transaction import Transaction
@@ -267,12 +281,55 @@ class DeltaTable(Reading, Statements):
             clone(txn, source)
             txn.commit()
 
-        there = type(self).__new__(type(self))
         beside = self._store.roots if isinstance(self._store, MultiRootStore) else ()
         own = self._store.inner if isinstance(self._store, MultiRootStore) else self._store
-        there._store, there._pinned = MultiRootStore(store, [own, *beside]), False  # noqa: SLF001 - of this class
-        there.adopt(load_snapshot(there._store))  # noqa: SLF001
-        return there
+        return type(self).in_store(MultiRootStore(store, [own, *beside]))
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
+
+
+def create_in(
+    store: Store,
+    schema: Any,
+    *,
+    replaced: Snapshot | None = None,
+    or_replace: bool = False,
+    generated: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+    identity: Mapping[str, Identity] | None = None,
+    commit_properties: CommitProperties | None = None,
+    **described: Any,
+) -> DeltaTable:
+    """Create a table in a store, or replace one; see :meth:`DeltaTable.create` for the arguments.
+
+    Args:
+        store: the store of its folder.
+        schema: its schema.
+        replaced: the table that it replaces; None for a new one.
+        or_replace: whether the statement is CREATE OR REPLACE, for the history.
+        generated: as for :meth:`DeltaTable.create`, like all that follow.
+        defaults: see there.
+        identity: see there.
+        commit_properties: see there.
+        described: ``partition_by``, ``cluster_by``, ``configuration``, ``name`` and ``description``.
+    """
+    from refdelta.engine.log.snapshot import load_snapshot
+    from refdelta.operations.write import create as creation
+    from refdelta.operations.write import target
+    from refdelta.operations.write.column_declarations import declared
+    from refdelta.schema import struct_of
+    from refdelta.transaction.transaction import Transaction
+
+    columns = declared(struct_of(schema), generated=generated, defaults=defaults, identity=identity)
+    made = target.new_table(columns, replaced=replaced, **described)
+    with Transaction(store, replaced, commit_properties=commit_properties) as txn:
+        if replaced is None:
+            creation.create(txn, made, or_replace=or_replace)
+        else:
+            creation.replace(txn, replaced, made)
+        txn.commit()
+    table = DeltaTable.__new__(DeltaTable)
+    table._store, table._pinned = store, False  # noqa: SLF001 - of this module
+    table.adopt(txn.result_snapshot or load_snapshot(store), alone=txn.alone)
+    return table

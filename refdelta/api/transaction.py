@@ -46,7 +46,7 @@ P = ParamSpec("P")
 _REARRANGES = frozenset(STATEMENTS.values())
 """Statements that change no data, and so cannot share a commit with appends."""
 
-_ADDS_NO_ROWS = _REARRANGES | {"restore", "backfill_row_ids"}
+_ADDS_NO_ROWS = _REARRANGES | {"restore", "repair", "backfill_row_ids"}
 """Statements after which no auto-compaction is due."""
 
 _MIXED = (
@@ -345,6 +345,19 @@ class WriteTransaction(Transaction, Alterations[None]):
             restore(txn, snapshot, then, parameters=parameters, ignore_missing_files=ignore_missing_files)
 
         self.run("restore", stage)
+
+    def repair(self) -> None:
+        """Remove the entries of data files that are gone, as :meth:`refdelta.DeltaTable.repair`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.repair()
+                txn.commit()
+        """
+        from refdelta.operations.maintenance.repair import repair
+
+        self.run("repair", repair)
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None

@@ -59,7 +59,7 @@ DOCUMENTED: dict[bool, dict[tuple[str, str], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class PairExplanation:
     """The verdict on an operation and a winner.
 
     Attributes:
@@ -143,7 +143,7 @@ def explain(
     *,
     row_level: bool = False,
     vectors: bool | None = None,
-) -> Explanation:
+) -> PairExplanation:
     """The verdict on an operation and another one that committed first, with its reason.
 
     Args:
@@ -164,7 +164,7 @@ def explain(
     if mine in _GROUP_OF and theirs in _GROUP_OF:
         pair = sorted((_GROUP_OF[mine], _GROUP_OF[theirs]), key=GROUPS.index, reverse=True)
         documented = DOCUMENTED[row_level][pair[0], pair[1]]
-    return Explanation(
+    return PairExplanation(
         ours=mine,
         winner=theirs,
         isolation=level.value,

@@ -171,6 +171,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     # REORG TABLE APPLY (UPGRADE UNIFORM) changes the table, too.
     "REORG": _operation(_STATEMENT, _REWRITE.writes | _TABLE),
     "RESTORE": _CHANGE,
+    "FSCK": _CHANGE,
     "CLONE": _REPLACE,
     "CONVERT": _REPLACE,
     **dict.fromkeys(

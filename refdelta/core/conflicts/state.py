@@ -22,6 +22,7 @@ from refdelta.core.log.actions import Add, AnyAction, DeletionVectorDescriptor, 
 from refdelta.core.log.footprint import VACUUM_END, VACUUM_START, Footprint, fold
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import file_key
+from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.deletes import RowDelete, known_vectors, take_over, tombstone, with_vector
 from refdelta.core.rows.file_state import FileState, Renewed, vector_id
 from refdelta.core.rows.rebase import CompactionRebase
@@ -60,6 +61,11 @@ class AddedRows:
 
     add: Add
     rows: BitMap64 | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of rows; 0 if their file does not say."""
+        return (num_records(self.add) or 0) if self.rows is None else len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +385,7 @@ class ConflictCheck:
                 continue
             back = touched.back(path, add) if path in winner.removed else None
             if back is None:
-                asked.append(AddedRows(add))
+                asked.append(AddedRows(winner.with_statistics(add)))
             elif len(back):
                 asked.append(AddedRows(winner.with_statistics(add), back))
         if self.state.everything or EVERYTHING in self.state.read.rows:

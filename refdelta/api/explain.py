@@ -1,0 +1,146 @@
+"""``explain_conflict``: why two commits of a table conflict, or would have, or why not."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from refdelta import arguments
+from refdelta.core.commit.budget import RowBudget
+from refdelta.engine.log.file_committer import read_commit
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError
+from refdelta.operations.inspection.explanation import Explanation, explain
+from refdelta.operations.inspection.recorded_transaction import rebuild
+from refdelta.transaction.parties import any_of_texts, party
+from refdelta.transaction.rehearsal import RecordedCommit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from refdelta.api.table import DeltaTable
+    from refdelta.api.transaction import WriteTransaction
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta_storage import Store
+
+
+def explain_conflict(
+    table: DeltaTable,
+    a: int,
+    b: int | Callable[[WriteTransaction], Any],
+    *,
+    budget: RowBudget | None = None,
+) -> Explanation:
+    """Explain whether a transaction would have conflicted with version ``a``, had it begun before.
+
+    The transaction is that of a later version, or a statement. It is rebuilt at version ``a - 1``, and the commit loop
+    with its rules runs over version ``a``, at both isolation levels, by rows and by files. Nothing is committed. The
+    reads of a version are those which its commit records: all of them for commits of this engine, the predicate of
+    ``operationParameters`` for others; without it, every row counts as read, and a note says so.
+
+    Args:
+        table: the table.
+        a: the version that is to have been committed first.
+        b: a later version, or a function that stages a statement on a transaction, as :meth:`DeltaTable.transact` takes
+            it. Files that the statement writes are removed again.
+        budget: limits the bytes of data files that are read to compare rows; None for the default of a commit.
+
+    Returns:
+        The verdict, the rule, files and rows, both predicates, or the reason why there is no conflict.
+
+    Raises:
+        InvalidArgumentError: ``b`` is not later than ``a``, or is neither a version nor a function.
+        VersionNotFoundError: a commit is not in the log, or version ``a - 1`` cannot be rebuilt any more.
+        InvalidLogError: one of the two commits is damaged.
+        DataFileNotFoundError: VACUUM removed a deletion vector without which rows cannot be compared.
+        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+
+    Example::
+
+        table.delete("id = 1")
+        table.update({"amount": "0.0"}, predicate="id <= 2")
+        why = explain_conflict(table, table.version() - 1, table.version())
+        why.rule  # read-file-removed
+        print(why)
+    """
+    first = _version("a", a)
+    store = table.store
+    winner = _commit(store, first)
+    if callable(b):
+        return _of_statement(store, winner, b)
+    second = _version("b", b)
+    if second <= first:
+        raise InvalidArgumentError(
+            f"version {second} is not later than version {first}: b is the version that would have begun before a"
+        )
+    commit = _commit(store, second)
+    before = _before(store, first)
+    with _vacuumed(first):
+        found = rebuild(store, before, winner.footprint, commit, budget or RowBudget())
+        notes = [*_history(winner, commit), *found.notes]
+        return explain(found.txn, before, winner, party(second, found.info), notes)
+
+
+@contextmanager
+def _vacuumed(version: int) -> Iterator[None]:
+    """Say why a file that the log names may be missing."""
+    try:
+        yield
+    except DataFileNotFoundError as error:
+        reason = (
+            f"{error.reason}; VACUUM may have removed it, so what happened at version {version} is not known any more"
+        )
+        raise DataFileNotFoundError(reason, file=error.file) from error
+
+
+def _of_statement(store: Store, winner: RecordedCommit, statement: Callable[[WriteTransaction], Any]) -> Explanation:
+    from refdelta.api.transaction import WriteTransaction
+    from refdelta.errors import ConflictParty
+
+    before = _before(store, winner.version)
+    if before is None:
+        raise InvalidArgumentError("version 0 created the table: no statement can have begun before it")
+    with WriteTransaction(store, before) as txn:
+        with _vacuumed(winner.version):
+            statement(txn)
+        texts = [one.predicate.text for one in txn.reads.rows]
+        operation = txn.description.operation if txn.description else "WRITE"
+        own = ConflictParty(operation=operation, predicate=any_of_texts(texts), isolation_level=txn.isolation.value)
+        with _vacuumed(winner.version):
+            return explain(txn, before, winner, own, [])
+
+
+def _version(name: str, value: Any) -> int:
+    number = arguments.whole(name, value)
+    if number is None or number < 0:
+        raise InvalidArgumentError(f"{name} is a version of the table, not {value!r}")
+    return number
+
+
+def _commit(store: Store, version: int) -> RecordedCommit:
+    with store_errors("read the log"):
+        data = read_commit(store, version)
+    if data is None:
+        raise VersionNotFoundError(
+            f"there is no commit of version {version} in the log: it was cleaned up, or never was"
+        )
+    return RecordedCommit(version, data)
+
+
+def _before(store: Store, version: int) -> Snapshot | None:
+    return None if version == 0 else load_snapshot(store, version - 1)
+
+
+def _history(winner: RecordedCommit, commit: RecordedCommit) -> list[str]:
+    """Notes on the real history: whether the later commit saw the earlier one."""
+    a, b = winner.version, commit.version
+    own, theirs = commit.footprint, winner.footprint
+    said = f"version {b} does not record which version it read"
+    if own.read_version is not None:
+        saw = "so it saw" if own.read_version >= a else "and was committed over"
+        said = f"version {b} began at version {own.read_version}, {saw} version {a}"
+    added = theirs.added.keys() - theirs.removed.keys()
+    if theirs.changes_data and not added.isdisjoint(own.removed):
+        return [said, f"version {b} removes rows that version {a} added: it builds on version {a}"]
+    return [said]

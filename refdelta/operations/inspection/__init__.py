@@ -1,0 +1,1 @@
+"""Answers from the log, for people: reasons of conflicts, timelines, differences between versions."""
