@@ -20,6 +20,7 @@ _COMPLETE = "_REFDELTA_COMPLETE"
 """The variable by which a shell asks for completions, as click names it."""
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +78,8 @@ def _fail(message: str, status: int = 1) -> int:
     if os.environ.get("REFDELTA_DEBUG") and sys.exc_info()[0] is not None:
         traceback.print_exc()
     line = printable(" ".join(message.split()))
-    sys.stderr.write(f"refdelta: {line}\n")
+    colored = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    sys.stderr.write(f"{_RED if colored else ''}refdelta:{_PLAIN if colored else ''} {line}\n")
     return status
 
 

@@ -5,10 +5,12 @@ from refdelta.cli import (  # noqa: F401
     changing,
     conflicts,
     crosschecking,
+    defining,
     inspect,
     maintaining,
     reading,
     running,
+    seeing,
     verifying,
     writing,
 )

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import functools
+import importlib.util
 import os
 import platform
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import click
 
-from refdelta import __version__
 from refdelta.cli.group import app, rows_or_files, storage_options
-from refdelta.cli.render import echo_json, echo_table
-from refdelta.demo.mixes import ROWS, Mix
+from refdelta.cli.printable import printable
+from refdelta.cli.render import counted, echo_json, echo_table
+from refdelta.demo.mixes import ROWS, Mix, mix_of
 from refdelta.demo.worker_pool import RaceFailedError
+from refdelta.errors import DeltaError, missing_package
 from refdelta.status_line import StatusLine
-from refdelta.throughput import Race, race
+from refdelta.throughput import BenchEngine, OwnEngine, Race, find_engine, race
 
 _COMMITS = 200
 _ALL = "all"
+_FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
 _TEXT = {
     Mix.APPENDS: "each commit appends 10 rows",
     Mix.ROWS: "each deletes another row of one file",
@@ -30,7 +36,15 @@ _TEXT = {
 }
 
 
-@app.command("bench")
+@app.command(
+    "bench",
+    examples=(
+        "bench /mnt/scratch --writers 8 --mix all",
+        "bench s3://bucket/scratch --seconds 30 --json",
+        "bench /mnt/scratch --mix append=6,update=3,same-rows=1 --seed 7",
+        "bench /mnt/scratch --mix nightly.toml --plot nightly.svg",
+    ),
+)
 @click.argument("uri")
 @click.option("--writers", type=click.IntRange(1, 64), default=4, show_default=True, help="How many processes commit.")
 @click.option(
@@ -42,12 +56,31 @@ _TEXT = {
 @click.option(
     "--mix",
     "mixes",
-    type=click.Choice([*(mix.value for mix in Mix), _ALL]),
+    metavar="NAME|WEIGHTS|FILE",
     multiple=True,
     default=[Mix.APPENDS.value],
     show_default=True,
-    help="; ".join(f"{mix}: {text}" for mix, text in _TEXT.items()) + ". May be repeated.",
+    help="; ".join(f"{mix}: {text}" for mix, text in _TEXT.items())
+    + "; all: these four; weights such as append=6,delete=1,update=3,same-rows=1; or a TOML file of weights, rows, "
+    "files and optimize = true. May be repeated.",
 )
+@click.option(
+    "--warm-up",
+    type=click.IntRange(0, 1_000),
+    default=2,
+    show_default=True,
+    help="How many commits each writer makes to another table before the clock starts.",
+)
+@click.option("--seed", type=click.IntRange(0), help="Of the pauses and of weighted mixes; drawn unless said.")
+@click.option(
+    "--engine",
+    "engine_name",
+    metavar="NAME",
+    default="refdelta",
+    show_default=True,
+    help="Another engine: an entry point of the group refdelta.bench_engines, or module:object.",
+)
+@click.option("--plot", metavar="FILE", help="Draw the figures: .svg, .png or .pdf; needs matplotlib.")
 @rows_or_files
 @click.option("--threads", is_flag=True, help="Threads of one process instead of processes.")
 @storage_options
@@ -58,6 +91,10 @@ def bench(
     commits: int | None,
     seconds: float | None,
     mixes: tuple[str, ...],
+    warm_up: int,
+    seed: int | None,
+    engine_name: str,
+    plot: str | None,
     row_level: bool | None,
     threads: bool,
     storage_options: dict[str, str],
@@ -67,41 +104,58 @@ def bench(
 
     Writers commit to one table at once, in a fresh folder that is removed at the end. Afterwards the log and the rows
     are compared with the acknowledgements: the exit status is 1 if a commit was lost or doubled.
-    The clock starts with the first statement, after all writers are ready. The work is the same in each run: it depends
-    on the number of the commit, and only the pauses after aborts are random.
+    The clock starts with the first statement, after all writers are ready and have warmed up. The work is the same in
+    each run with the same seed: it depends on the number of the commit.
     Latency is from the first try of a statement until it was acknowledged; an aborted statement is done again at once.
     """
     if commits is not None and seconds is not None:
         raise click.UsageError("--commits and --seconds are two ends of a race: say one")
+    if row_level is not None and engine_name != "refdelta":
+        raise click.UsageError("--row-level is of refdelta, not of another --engine")
+    draw = _drawing(plot)
     most = commits if commits is not None else _COMMITS if seconds is None else None
-    chosen = [*Mix] if _ALL in mixes else [Mix(name) for name in dict.fromkeys(mixes)]
-    races = []
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    named = [name for given in mixes for name in (Mix if given == _ALL else (given,))]
+    chosen = [mix_of(name, seed) for name in dict.fromkeys(named)]
+    engine = OwnEngine(row_level) if engine_name == "refdelta" else find_engine(engine_name)
+    races: list[Race] = []
+    failure: DeltaError | None = None
     with StatusLine() as line:
         for mix in chosen:
-            line.show(f"{mix}: making the table, starting {writers} writers", force=True)
-            races.append(
-                race(
+            line.show(f"{mix}: making the tables, starting {writers} writers, warming up", force=True)
+            try:
+                told = race(
                     uri,
                     mix=mix,
                     writers=writers,
                     commits=most,
                     seconds=seconds,
-                    row_level=row_level,
                     threads=threads,
                     storage_options=storage_options,
-                    watch=_progress(line, mix, most, seconds),
+                    watch=_progress(line, str(mix), most, seconds),
+                    warm_up=warm_up,
+                    seed=seed,
+                    engine=engine,
                 )
-            )
-    if as_json:
-        echo_json([_as_json(one) for one in races])
-    else:
-        _show(races)
+            except DeltaError as error:
+                failure = error  # the figures of the mixes before it are shown nevertheless
+                break
+            races.append(told)
+    settings = {"uri": uri.partition("?")[0], "threads": threads, "row_level": row_level, "seed": seed}
+    if races and as_json:
+        echo_json([{**_as_json(one), "machine": _machine(engine), "settings": settings} for one in races])
+    elif races:
+        _show(races, _machine(engine))
+    if races and draw is not None:
+        draw(races)
+    if failure is not None:
+        raise failure
     wrong = [f"{one.mix}: {problem}" for one in races for problem in one.problems]
     if wrong:
         raise RaceFailedError(f"the log or the rows differ from what was acknowledged: {'; '.join(wrong)}")
 
 
-def _progress(line: StatusLine, mix: Mix, commits: int | None, seconds: float | None) -> Callable[[int], None]:
+def _progress(line: StatusLine, mix: str, commits: int | None, seconds: float | None) -> Callable[[int], None]:
     """Draws how far it is. The clock begins with the first commit: before it the writers start."""
     began: list[float] = []
 
@@ -123,22 +177,69 @@ def _as_json(one: Race) -> dict[str, Any]:
         **asdict(one),
         "commits_per_second": round(one.commits_per_second, 3),
         "abort_rate": round(one.abort_rate, 6),
-        "machine": _machine(),
     }
 
 
-def _machine() -> dict[str, Any]:
-    """Versions, the system and the number of CPUs: the figures depend on them, besides the store."""
+def _machine(engine: BenchEngine) -> dict[str, Any]:
+    """Versions, the system, the processor and the memory: the figures depend on them, besides the store."""
     return {
-        "refdelta": __version__,
-        "pyarrow": version("pyarrow"),
+        **engine.versions,
         "python": platform.python_version(),
         "system": platform.platform(),
+        "processor": _processor(),
         "cpus": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
 
 
-def _show(races: list[Race]) -> None:
+def _processor() -> str:
+    """The model of the processor, as Linux names it; else the architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())
+
+
+def _drawing(plot: str | None) -> Callable[[list[Race]], None] | None:
+    """The function that draws into a file; None without one. It is looked at before anything is measured."""
+    if plot is None:
+        return None
+    if Path(plot).suffix not in (".svg", ".png", ".pdf"):
+        raise click.UsageError(f"--plot {plot}: its name ends with .svg, .png or .pdf")
+    if not Path(plot).absolute().parent.is_dir():
+        raise click.UsageError(f"--plot {plot}: there is no such folder")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise missing_package("--plot", "matplotlib", extra="plot")
+    return functools.partial(_draw, plot)
+
+
+def _draw(plot: str, races: list[Race]) -> None:
+    """Commits per second and latencies of each mix."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1.9 + 0.5 * len(races)), layout="constrained")
+    rates, waits = figure.subplots(1, 2, sharey=True)
+    mixes = [one.mix for one in races]
+    bars = rates.barh(mixes, [one.commits_per_second for one in races], color="#4477aa")
+    rates.bar_label(bars, fmt="{:,.0f}", padding=3)
+    rates.set_xlabel("commits per second")
+    rates.invert_yaxis()
+    for name, colour in (("p50", "#4477aa"), ("p90", "#ccbb44"), ("p99", "#ee6677")):
+        waits.plot([one.latency[name] for one in races], mixes, "o", color=colour, label=name)
+    waits.set_xlim(left=0)
+    waits.set_xlabel("latency in ms")
+    figure.legend(loc="outside lower right", ncols=3)
+    first = races[0]
+    figure.suptitle(f"{first.engine}, {first.writers} writers: {len(races)} mixes, seed {first.seed}")
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(plot)
+
+
+def _show(races: list[Race], machine: dict[str, Any]) -> None:
     names = ("mix", "writers", "commits", "seconds", "commits/s", "aborts", "puts", "p50 ms", "p90 ms", "p99 ms")
     echo_table(
         names,
@@ -159,11 +260,12 @@ def _show(races: list[Race]) -> None:
     )
     for one in races:
         for error, count in one.aborts.items():
-            click.echo(f"{one.mix}: {count:,} x {error}")
+            click.echo(f"{one.mix}: {count:,} x {error}, the first: {printable(one.first_errors.get(error, ''))}")
         if one.compactions:
             click.echo(f"{one.mix}: beside {one.compactions:,} compactions")
-    machine = _machine()
-    cpus = machine.pop("cpus")
-    click.echo(f"with {', '.join(f'{name} {value}' for name, value in machine.items())}, {cpus} CPUs")
+    versions = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in _FACTS)
+    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
+    click.echo(f"with {versions}; {machine['cpus']} CPUs ({machine['processor']}), {memory}, {machine['system']}")
+    click.echo(f"after {counted(races[0].warm_up, 'commit')} to warm up; seed {races[0].seed}")
     if not any(one.problems for one in races):
         click.echo("no commit lost, none doubled: the log and the rows agree with what was acknowledged")

@@ -1,25 +1,31 @@
-"""``refdelta delete`` and ``refdelta update``: change rows in one commit, or show what would change."""
+"""``refdelta delete``, ``update`` and ``merge``: change rows in one commit, or show what would change."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
+import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, arguments
-from refdelta.cli.group import app, isolation_level, on_a_table, open_table, properties, rows_or_files
+from refdelta.api.merge_builder import TableMerger
+from refdelta.cli.group import app, is_table, isolation_level, note, on_a_table, open_table, properties, rows_or_files
+from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over
 from refdelta.core.table.features import check_writable
 from refdelta.engine.log.snapshot import Snapshot
 from refdelta.operations.dml.delete import delete as stage_delete
 from refdelta.operations.dml.update import update as stage_update
+from refdelta.operations.merge.merge import merge as stage_merge
+from refdelta.operations.merge.request import MergeRequest
 from refdelta.transaction.results import CommitResult
 from refdelta.transaction.transaction import Transaction
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -27,14 +33,12 @@ class _Statement:
     """One statement: how it is staged, how it is run, and what it is called.
 
     Attributes:
-        done: what it does to a row, as in "3 rows deleted".
-        metric: which metric counts these rows.
+        says: what it does, by its metrics, as in "3 rows deleted, 1 file removed".
         stage: stages it, for a dry run.
         run: runs it.
     """
 
-    done: str
-    metric: str
+    says: Callable[[Mapping[str, Any]], str]
     stage: Callable[[Transaction, Snapshot], None]
     run: Callable[[DeltaTable, arguments.Isolation | None, CommitProperties], CommitResult]
 
@@ -42,7 +46,7 @@ class _Statement:
 def changing(command: Command) -> Command:
     """The options that every statement which changes rows has."""
     for decorate in (
-        click.option("--message", metavar="TEXT", help="A note for the history (userMetadata)."),
+        note,
         click.option("--dry-run", is_flag=True, help="Commit nothing: say what would change, in which files."),
         rows_or_files,
         isolation_level,
@@ -64,7 +68,12 @@ def assignments(_context: click.Context, parameter: click.Parameter, values: tup
     return found
 
 
-@app.command()
+@app.command(
+    examples=(
+        "delete flights --where 'delay is null' --dry-run",
+        "delete flights --where 'year < 2020' --message 'retention'",
+    ),
+)
 @on_a_table
 @click.option("--where", "predicate", metavar="SQL", required=True, help="Which rows; 'true' for all of them.")
 @changing
@@ -80,8 +89,7 @@ def delete(
 ) -> None:
     """Delete the rows of TABLE for which a condition is true; where it is null they stay."""
     statement = _Statement(
-        "deleted",
-        "num_deleted_rows",
+        lambda metrics: f"{counted(metrics.get('num_deleted_rows', 0), 'row')} deleted, {_files(metrics)}",
         lambda staging, snapshot: stage_delete(staging, snapshot, predicate),
         lambda handle, level, noted: handle.delete(predicate, isolation=level, commit_properties=noted),
     )
@@ -89,7 +97,9 @@ def delete(
     _perform(open_table(table, storage_options), statement, isolation, how, dry_run=dry_run, as_json=as_json)
 
 
-@app.command()
+@app.command(
+    examples=("update flights --set 'delay=delay + 1' --where \"carrier = 'UA'\"",),
+)
 @on_a_table
 @click.option(
     "--set",
@@ -115,8 +125,7 @@ def update(
 ) -> None:
     """Set columns in the rows of TABLE for which a condition is true."""
     statement = _Statement(
-        "updated",
-        "num_updated_rows",
+        lambda metrics: f"{counted(metrics.get('num_updated_rows', 0), 'row')} updated, {_files(metrics)}",
         lambda staging, snapshot: stage_update(
             staging, snapshot, updates=updates, new_values=None, predicate=predicate
         ),
@@ -126,6 +135,155 @@ def update(
     )
     how = properties(message, row_level)
     _perform(open_table(table, storage_options), statement, isolation, how, dry_run=dry_run, as_json=as_json)
+
+
+@app.command(
+    examples=(
+        "merge towns new.csv --on 's.id = t.id' --update-all --insert-all",
+        "merge towns new.parquet --on 's.id = t.id' --delete-when s.gone --update 'name=upper(s.name)' --dry-run",
+        "merge towns staged-towns --on 's.id = t.id' --update-all --update-when 's.at > t.at' --insert-all",
+    ),
+)
+@on_a_table
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path())
+@click.option("--on", "condition", metavar="SQL", required=True, help="The condition that pairs rows s and t.")
+@click.option("--delete-when", metavar="SQL", help="Paired rows: delete those for which it is true ('true' for all).")
+@click.option("--update-all", is_flag=True, help="Paired rows: set all columns to the source's of the same names.")
+@click.option(
+    "--update",
+    "updates",
+    metavar="COLUMN=SQL",
+    multiple=True,
+    callback=assignments,
+    help='Paired rows: set a column, e.g. "n=t.n + s.n". May be repeated.',
+)
+@click.option("--update-when", metavar="SQL", help="Of the paired rows, update only those for which it is true.")
+@click.option("--insert-all", is_flag=True, help="Rows of the source alone: insert them.")
+@click.option(
+    "--insert",
+    "inserts",
+    metavar="COLUMN=SQL",
+    multiple=True,
+    callback=assignments,
+    help="Rows of the source alone: insert a row with this column. May be repeated.",
+)
+@click.option("--insert-when", metavar="SQL", help="Of these, insert only those for which it is true.")
+@click.option("--delete-missing-when", metavar="SQL", help="Rows of TABLE alone: delete those for which it is true.")
+@click.option(
+    "--update-missing",
+    "missing",
+    metavar="COLUMN=SQL",
+    multiple=True,
+    callback=assignments,
+    help="Rows of TABLE alone: set a column. May be repeated.",
+)
+@click.option("--update-missing-when", metavar="SQL", help="Of these, update only those for which it is true.")
+@click.option("--schema-mode", type=click.Choice(["merge"]), help="Add the columns to TABLE that only the source has.")
+@file_format
+@changing
+def merge(
+    table: str,
+    sources: tuple[str, ...],
+    storage_options: dict[str, str],
+    as_json: bool,
+    condition: str,
+    schema_mode: str | None,
+    shape: str | None,
+    nulls: tuple[str, ...],
+    delimiter: str,
+    isolation: arguments.Isolation | None,
+    row_level: bool | None,
+    dry_run: bool,
+    message: str | None,
+    **clauses: Any,
+) -> None:
+    """Update, insert and delete rows of TABLE by the rows of SOURCE: files, or another table (MERGE).
+
+    In SQL, s is the row of the source and t that of TABLE. A paired row is deleted if --delete-when is true for it,
+    else updated.
+    """
+    add = _clauses(**clauses)
+    handle = open_table(table, storage_options)
+    given = InputOptions(shape, nulls, one_character(delimiter), pa.schema(handle.schema()))
+    source = _source(sources, given, storage_options)
+    request = MergeRequest.of(condition, "s", "t", schema_mode == "merge")
+    statement = _Statement(
+        _merged,
+        lambda staging, snapshot: add(
+            TableMerger(request, lambda whole: stage_merge(staging, snapshot, source, whole))
+        ).execute(),
+        lambda handle, level, noted: add(
+            handle.merge(source, condition, merge_schema=request.merge_schema, isolation=level, commit_properties=noted)
+        ).execute(),
+    )
+    _perform(handle, statement, isolation, properties(message, row_level), dry_run=dry_run, as_json=as_json)
+
+
+def _clauses(
+    *,
+    delete_when: str | None,
+    update_all: bool,
+    updates: dict[str, str],
+    update_when: str | None,
+    insert_all: bool,
+    inserts: dict[str, str],
+    insert_when: str | None,
+    delete_missing_when: str | None,
+    missing: dict[str, str],
+    update_missing_when: str | None,
+) -> Callable[[TableMerger[Result]], TableMerger[Result]]:
+    """Add the clauses that the options say to a MERGE, those that delete before those that update."""
+    if update_all and updates:
+        raise click.UsageError("--update-all and --update exclude each other")
+    if insert_all and inserts:
+        raise click.UsageError("--insert-all and --insert exclude each other")
+    for given, option, needed in (
+        (update_when, "--update-when", update_all or updates),
+        (insert_when, "--insert-when", insert_all or inserts),
+        (update_missing_when, "--update-missing-when", missing),
+    ):
+        if given is not None and not needed:
+            raise click.UsageError(f"{option} goes with {option.removesuffix('-when')}")
+    if not (delete_when or update_all or updates or insert_all or inserts or delete_missing_when or missing):
+        raise click.UsageError("say what to do: --update-all, --insert-all, --delete-when SQL and others")
+
+    def add(merger: TableMerger[Result]) -> TableMerger[Result]:
+        if delete_when:
+            merger.when_matched_delete(delete_when)
+        if update_all:
+            merger.when_matched_update_all(update_when)
+        elif updates:
+            merger.when_matched_update(updates, update_when)
+        if insert_all:
+            merger.when_not_matched_insert_all(insert_when)
+        elif inserts:
+            merger.when_not_matched_insert(inserts, insert_when)
+        if delete_missing_when:
+            merger.when_not_matched_by_source_delete(delete_missing_when)
+        if missing:
+            merger.when_not_matched_by_source_update(missing, update_missing_when)
+        return merger
+
+    return add
+
+
+def _source(sources: tuple[str, ...], options: InputOptions, storage_options: dict[str, str]) -> Any:
+    """A table, or the rows of files. Columns that a file lacks stay missing, and are not read as nulls."""
+    if len(sources) == 1 and is_table(sources[0], storage_options):
+        return DeltaTable(sources[0], storage_options=storage_options or None)
+    found = open_inputs(sources[:1], replace(options, types=None)).schema.names
+    known = pa.schema([field for field in options.types or () if field.name in found])
+    return open_inputs(sources, replace(options, types=known))
+
+
+def _merged(metrics: Mapping[str, Any]) -> str:
+    """``2 rows updated, 1 inserted, 0 deleted; 1 file removed, 2 written``."""
+    updated, inserted, deleted, removed, added = (
+        metrics.get(f"num_target_{name}", 0)
+        for name in ("rows_updated", "rows_inserted", "rows_deleted", "files_removed", "files_added")
+    )
+    rows = f"{counted(updated, 'row')} updated, {inserted:,} inserted, {deleted:,} deleted"
+    return f"{rows}; {counted(removed, 'file')} removed, {added:,} written"
 
 
 def _perform(
@@ -147,8 +305,7 @@ def _perform(
     elif result.version is None:
         click.echo("no row matches: nothing was written")
     else:
-        changed = f"{counted(result.metrics[statement.metric], 'row')} {statement.done}, {_files(result.metrics)}"
-        over = moved_over(result.rebased_over)
+        changed, over = statement.says(result.metrics), moved_over(result.rebased_over)
         click.echo(f"version {result.version}{over}: {changed}, {time.monotonic() - start:.1f} s")
         for reason in result.fallbacks:
             click.echo(f"  files decided over conflicts, not rows: {reason}")
@@ -174,8 +331,7 @@ def _show_plan(plan: Mapping[str, Any], statement: _Statement, *, as_json: bool)
     if as_json:
         echo_json(plan)
         return
-    rows = counted(plan.get(statement.metric, 0), "row")
-    click.echo(f"version {plan['read_version']} would have {rows} {statement.done}, {_files(plan)}; nothing was done")
+    click.echo(f"version {plan['read_version']} would have {statement.says(plan)}; nothing was done")
     echo_some(plan["files"])
 
 

@@ -10,7 +10,7 @@ import click
 from refdelta.cli.group import app
 from refdelta.cli.render import echo_json, echo_table
 from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
-from refdelta.core.conflicts.matrix import Cell, Explanation, explain, matrix
+from refdelta.core.conflicts.matrix import Cell, PairExplanation, explain, matrix
 from refdelta.core.conflicts.rules import RULES
 
 _LEVELS = tuple(level.value for level in IsolationLevel)
@@ -22,7 +22,12 @@ _TITLES = {
 _KINDS = ((True, True), (False, True), (False, False))
 
 
-@app.command()
+@app.command(
+    examples=(
+        "conflicts",
+        "conflicts --explain UPDATE DELETE --row-level",
+    ),
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @click.option(
     "--explain",
@@ -98,7 +103,7 @@ def _as_json(row_level: bool, vectors: bool) -> dict[str, Any]:
     return {"row_level": row_level, "deletion_vectors": vectors, "cells": cells}
 
 
-def _show(found: Explanation) -> None:
+def _show(found: PairExplanation) -> None:
     click.echo(f"{found.ours}, after {found.winner} committed first, at {found.isolation}: {found.verdict}")
     click.echo(f"  {found.sentence}")
     known = {rule.id: rule for rule in RULES}

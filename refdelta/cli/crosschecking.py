@@ -24,7 +24,13 @@ class CrosscheckFailedError(DeltaError):
     """refdelta and delta-spark differ."""
 
 
-@app.command("crosscheck")
+@app.command(
+    "crosscheck",
+    examples=(
+        "crosscheck flights --where 'month = 3'",
+        "crosscheck --scenario tests/scenarios/rewrites.toml",
+    ),
+)
 @click.argument("table", required=False)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 @storage_options

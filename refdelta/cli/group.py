@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,10 +14,39 @@ from refdelta.core.table.properties import parse_size
 from refdelta.errors import InvalidArgumentError
 
 _OUTSIDE = "refdelta.outside"
+FOLDER = click.Path()
+"""The type of a table's address, so that shells complete it. It is not checked, since it may be a URI."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class ShownCommand(click.Command):
+    """A command whose help ends with examples.
+
+    Args:
+        examples: the arguments of one call each, after the program's name.
+        settings: as for ``click.Command``.
+    """
+
+    def __init__(self, *, examples: Sequence[str] = (), **settings: Any):
+        self.examples = tuple(examples)
+        super().__init__(**settings)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, each on a line of its own, however long."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}refdelta {example}\n")
+        super().format_epilog(ctx, formatter)
+
+
+class ShownGroup(click.Group):
+    """The group of all commands."""
+
+    command_class = ShownCommand
+
+
+@click.group(cls=ShownGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="refdelta")
 def app() -> None:
     """Delta Lake tables, read and written in pure Python.
@@ -28,15 +58,24 @@ def app() -> None:
     """
 
 
-def pairs(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Turn repeated ``name=value`` arguments into a mapping."""
-    found = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r} is not name=value", param=parameter)
-        found[name] = value
-    return found
+def in_pairs(form: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
+    """A callback that turns repeated arguments of a form such as ``name=value`` into a mapping; a name occurs once."""
+
+    def parsed(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for text in values:
+            name, equals, value = text.partition("=")
+            if not equals or not name:
+                raise click.BadParameter(f"{text!r} is not {form}", param=parameter)
+            if name in found:
+                raise click.BadParameter(f"{name} is given twice", param=parameter)
+            found[name] = value
+        return found
+
+    return parsed
+
+
+pairs = in_pairs("name=value")
 
 
 def names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> list[str] | None:
@@ -83,7 +122,7 @@ def on_a_table(command: Command) -> Command:
             "that was cloned. May be repeated.",
         ),
         storage_options,
-        click.argument("table"),
+        click.argument("table", type=FOLDER),
     ):
         command = decorate(command)
     return command
@@ -97,6 +136,23 @@ def at_a_version(command: Command) -> Command:
         metavar="N|TIME",
         help="Read the table as it was: a version, or a time such as 2026-03-01T12:00:00Z.",
     )(command)
+
+
+def note(command: Command) -> Command:
+    """The option ``--message``."""
+    return click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")(command)
+
+
+def table_properties(table: str = "the table") -> Callable[[Command], Command]:
+    """The option ``--property``, which may be repeated."""
+    return click.option(
+        "--property",
+        "configuration",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=pairs,
+        help=f"A property of {table}, e.g. delta.checkpointInterval=20. May be repeated.",
+    )
 
 
 def isolation_level(command: Command) -> Command:
@@ -139,6 +195,11 @@ def open_table(table: str, storage_options: dict[str, str], version: str | None 
     """The handle for ``table``, at a version or time if one was asked for."""
     at = None if version is None else named_version(version)
     return DeltaTable(table, version=at, storage_options=storage_options or None, outside=outside())
+
+
+def is_table(name: str, storage_options: dict[str, str]) -> bool:
+    """Whether there is a table there, and not a file."""
+    return not Path(name).is_file() and DeltaTable.is_deltatable(name, storage_options=storage_options or None)
 
 
 def properties(message: str | None, row_level: bool | None = None) -> CommitProperties:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
+from refdelta.cli.group import Command
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
 
 FORMATS = ("parquet", "csv", "json")
@@ -32,6 +34,28 @@ class InputOptions:
     nulls: Sequence[str] = ()
     delimiter: str = ","
     types: pa.Schema | None = None
+
+
+def file_format(command: Command) -> Command:
+    """The options that say how files are read."""
+    for decorate in (
+        click.option("--delimiter", default=",", show_default=True, help="CSV: what separates fields."),
+        click.option(
+            "--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a string that means null. May be repeated."
+        ),
+        click.option(
+            "--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said."
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def one_character(delimiter: str) -> str:
+    """The option ``--delimiter``, checked."""
+    if len(delimiter) != 1:
+        raise InvalidArgumentError(f"--delimiter is one character, not {delimiter!r}")
+    return delimiter
 
 
 def open_inputs(files: Sequence[str], options: InputOptions) -> pa.RecordBatchReader:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 import click
 import msgspec
-import pyarrow as pa
 
 from refdelta.cli.group import app, at_a_version, named_version, on_a_table, open_table, outside
-from refdelta.cli.output import numeric
-from refdelta.cli.render import cell, counted, echo_json, echo_json_list, echo_pairs, echo_table, moment, rows_of, size
+from refdelta.cli.render import (
+    cell,
+    colored,
+    counted,
+    echo_json,
+    echo_json_list,
+    echo_pairs,
+    echo_table,
+    moment,
+    rows_of,
+    size,
+)
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.codec import BAD_INPUT
 from refdelta.core.log.paths import commit_key, parse_log_name
@@ -19,11 +30,13 @@ from refdelta.engine.log.listing import has_log, list_log
 from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
-from refdelta.operations.maintenance.history import recorded_history
+from refdelta.operations.maintenance.history import damaged_log, recorded_history
+from refdelta.operations.maintenance.newest_files import NewestFiles
 from refdelta_storage import ObjectNotFoundError, Store
 
 _SHOWN = 20
-_AT_ONCE = 1_000  # files in memory as Python objects
+_AT_ONCE = 1_000  # commits whose notes, users and engines decide over the columns
+_FILES = ("path", "partition_values", "size_bytes", "modification_time", "num_records", "num_deleted")
 _OPTIONAL = {"note": "userMetadata", "user": "userName", "engine": "engineInfo"}
 
 _TIMES = frozenset(
@@ -31,7 +44,12 @@ _TIMES = frozenset(
 )
 
 
-@app.command()
+@app.command(
+    examples=(
+        "history flights --limit 5",
+        "history s3://bucket/flights --json",
+    ),
+)
 @on_a_table
 @click.option(
     "--limit",
@@ -46,54 +64,58 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
     damaged: list[InvalidLogError] = []
     # One version more than is shown tells whether there are more.
     asked = limit if as_json or limit is not None else _SHOWN + 1
-    recorded = recorded_history(_store(table, storage_options), asked, damaged.append)
+    recorded = iter(recorded_history(_store(table, storage_options), asked, damaged.append))
     if as_json:
         echo_json_list(recorded)
     else:
-        commits = list(recorded)
-        _show_history(commits if limit is not None else commits[:_SHOWN])
-        if limit is None and len(commits) > _SHOWN:
+        _show_history(recorded if limit is not None else islice(recorded, _SHOWN))
+        if limit is None and next(recorded, None) is not None:
             click.echo(f"... the newest {_SHOWN} versions; --limit N shows more", err=True)
     _report(damaged)
 
 
-def _show_history(commits: list[dict[str, Any]]) -> None:
-    rows = [
+def _show_history(commits: Iterator[dict[str, Any]]) -> None:
+    first = list(islice(commits, _AT_ONCE))
+    # Notes, users and engines are columns only if a version has one.
+    kept = [name for name, field in _OPTIONAL.items() if any(commit.get(field) is not None for commit in first)]
+    rows = (
         (
             commit.get("version"),
             moment(commit.get("timestamp")),
             commit.get("operation"),
             _brief(commit.get("operationParameters")),
-            _brief(commit.get("operationMetrics")),
-            *(commit.get(field) for field in _OPTIONAL.values()),
+            _brief(commit.get("operationMetrics"), but=("0", 0)),
+            *(commit.get(_OPTIONAL[name]) for name in kept),
         )
-        for commit in commits
-    ]
-    names = ("version", "time", "operation", "parameters", "metrics", *_OPTIONAL)
-    # Notes, users and engines are columns only if a version has one.
-    kept = [at for at, name in enumerate(names) if name not in _OPTIONAL or any(row[at] is not None for row in rows)]
-    echo_table([names[at] for at in kept], [[row[at] for at in kept] for row in rows], right=("version",))
+        for commit in chain(first, commits)
+    )
+    echo_table(("version", "time", "operation", "parameters", "metrics", *kept), rows, right=("version",))
 
 
 def _report(damaged: list[InvalidLogError]) -> None:
     """Raise an error that names what is damaged, if anything is."""
     if damaged:
-        more = f" (and {len(damaged) - 1:,} more places)" if len(damaged) > 1 else ""
-        raise InvalidLogError(f"the log is damaged: {damaged[0]}{more}; what can be read is shown")
+        raise InvalidLogError(damaged_log(damaged))
 
 
 def _store(table: str, storage_options: dict[str, str]) -> Store:
     return with_others(open_location(table, storage_options or None), outside(), storage_options or None)
 
 
-def _brief(values: Any) -> str:
-    """``name=value`` pairs without empty values; anything but a mapping is returned unchanged."""
+def _brief(values: Any, but: tuple[Any, ...] = ()) -> str:
+    """``name=value`` pairs without empty values and those of ``but``; anything but a mapping is returned unchanged."""
     if not isinstance(values, (dict, type(None))):
         return cell(values)
-    return ", ".join(f"{name}={value}" for name, value in (values or {}).items() if value not in (None, "", "[]", "{}"))
+    left_out = (None, "", "[]", "{}", *but)
+    return ", ".join(f"{name}={value}" for name, value in (values or {}).items() if value not in left_out)
 
 
-@app.command()
+@app.command(
+    examples=(
+        "detail flights",
+        "detail flights --version 2026-03-01 --json",
+    ),
+)
 @on_a_table
 @at_a_version
 def detail(table: str, storage_options: dict[str, str], as_json: bool, version: str | None) -> None:
@@ -121,7 +143,12 @@ def _listed(value: Any) -> str:
     return cell(value)
 
 
-@app.command()
+@app.command(
+    examples=(
+        "files flights --limit 100",
+        "files flights --version 3 --json",
+    ),
+)
 @on_a_table
 @at_a_version
 @click.option(
@@ -130,19 +157,35 @@ def _listed(value: Any) -> str:
     help=f"Only so many files; {_SHOWN} as text, all as JSON unless said.",
 )
 def files(table: str, storage_options: dict[str, str], as_json: bool, version: str | None, limit: int | None) -> None:
-    """List the data files that make up TABLE, with their sizes, rows and partition values."""
-    live = open_table(table, storage_options, version).files()
-    shown = live.slice(0, limit if as_json or limit is not None else _SHOWN)
+    """List the data files that make up TABLE, the newest first, with their sizes, rows and partition values.
+
+    Of a damaged log, the files of the versions after the damage are shown, and the exit status is 1.
+    """
+    damaged: list[InvalidLogError] = []
+    at = None if version is None else named_version(version)
+    if isinstance(at, str):
+        at = open_table(table, storage_options, version).version()
+    live = NewestFiles(_store(table, storage_options), at, damaged.append)
+    asked = limit if as_json or limit is not None else _SHOWN
+    rows = (row for some in live.tables() for row in rows_of(some))
+    shown = islice(rows, asked)
     if as_json:
-        echo_json_list(row for batch in shown.to_batches(_AT_ONCE) for row in rows_of(pa.Table.from_batches([batch])))
-        return
-    rows = ([_listed(value) for value in row.values()] for row in rows_of(shown))
-    echo_table(live.column_names, rows, right=numeric(live.schema))
-    if limit is None and live.num_rows > _SHOWN:
-        click.echo(f"... {_SHOWN} of {counted(live.num_rows, 'file')}; --limit N shows more, --json all", err=True)
+        echo_json_list(shown)
+    else:
+        echo_table(_FILES, ([_listed(row[name]) for name in _FILES] for row in shown), right=_FILES[2:])
+        if limit is None and next(rows, None) is not None:
+            count = live.count()
+            known = f"{_SHOWN} of {counted(count, 'file')}" if count is not None else f"the newest {_SHOWN} files"
+            click.echo(f"... {known}; --limit N shows more, --json all", err=True)
+    _report(damaged)
 
 
-@app.command()
+@app.command(
+    examples=(
+        "log flights",
+        "log flights --version 7 --json",
+    ),
+)
 @on_a_table
 @at_a_version
 def log(table: str, storage_options: dict[str, str], as_json: bool, version: str | None) -> None:
@@ -157,7 +200,7 @@ def log(table: str, storage_options: dict[str, str], as_json: bool, version: str
     click.echo(f"{commit_key(number)}: {counted(len(actions), 'action')}")
     for action in actions:
         for kind, fields in action.items():
-            click.echo("\n" + click.style(kind, bold=True))
+            click.echo("\n" + colored(kind, bold=True))
             shown = fields if isinstance(fields, dict) else {"": fields}
             echo_pairs((f"  {name}", _readable(name, value)) for name, value in shown.items() if value is not None)
     _report(damaged)

@@ -9,14 +9,30 @@ from typing import Any
 import click
 
 from refdelta import DeltaTable, arguments
-from refdelta.cli.group import app, in_bytes, isolation_level, named_version, names, on_a_table, open_table, properties
+from refdelta.cli.group import (
+    app,
+    in_bytes,
+    isolation_level,
+    named_version,
+    names,
+    note,
+    on_a_table,
+    open_table,
+    properties,
+)
 from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
 from refdelta.operations.layout.optimize import OptimizeRequest, planned
 from refdelta.status_line import StatusLine
 from refdelta.transaction.results import CommitResult, VacuumResult
 
 
-@app.command()
+@app.command(
+    examples=(
+        "optimize flights --target-size 128mb",
+        "optimize flights --z-order-by origin,dest --where 'year = 2026'",
+        "optimize flights --purge --dry-run",
+    ),
+)
 @on_a_table
 @click.option(
     "--z-order-by", "columns", metavar="A,B", callback=names, help="Sort all rows along a Z-curve over these."
@@ -34,7 +50,7 @@ from refdelta.transaction.results import CommitResult, VacuumResult
 @click.option("--min-file-size", metavar="SIZE", callback=in_bytes, help="Leave files alone that are as large as this.")
 @click.option("--tasks", type=click.IntRange(min=1), metavar="N", help="How many bins of files are written at once.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: say which files would be rewritten.")
-@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+@note
 def optimize(
     table: str,
     storage_options: dict[str, str],
@@ -135,7 +151,12 @@ def versions(_context: click.Context, parameter: click.Parameter, text: str | No
     return [int(part) for part in parts] or None
 
 
-@app.command()
+@app.command(
+    examples=(
+        "vacuum flights",
+        "vacuum flights --no-dry-run --retention-hours 336",
+    ),
+)
 @on_a_table
 @click.option(
     "--dry-run/--no-dry-run", default=True, show_default=True, help="Say which files would go, or remove them."
@@ -156,7 +177,7 @@ def versions(_context: click.Context, parameter: click.Parameter, text: str | No
 @click.option(
     "--keep-versions", metavar="N,M", callback=versions, help="Versions that can be read afterwards, however old."
 )
-@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+@note
 def vacuum(
     table: str,
     storage_options: dict[str, str],
@@ -203,12 +224,17 @@ def _show_removed(result: VacuumResult, seconds: float) -> None:
         click.echo(f"{counted(result.untracked, 'file')} more that the log does not name: --full takes them too")
 
 
-@app.command()
+@app.command(
+    examples=(
+        "restore flights --version 7",
+        "restore flights --version 2026-03-01T12:00:00Z",
+    ),
+)
 @on_a_table
 @click.option("--version", "version", metavar="N|TIME", required=True, help="A version, or a time, to go back to.")
 @click.option("--ignore-missing-files", is_flag=True, help="Restore what is left where files of it are gone.")
 @isolation_level
-@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+@note
 def restore(
     table: str,
     storage_options: dict[str, str],

@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
@@ -40,11 +40,19 @@ def limited(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchRe
 
 def echo_rows(reader: pa.RecordBatchReader, shown: int | None) -> bool:
     """Print rows as a table for people, at most ``shown`` of them; return whether there are more."""
-    # One row more than is shown tells whether there are more. Column widths need all rows at once.
-    data = limited(reader, None if shown is None else shown + 1).read_all()
-    rows = data.slice(0, shown).to_pylist(maps_as_pydicts="lossy")
-    echo_table(data.column_names, (tuple(row.values()) for row in rows), right=numeric(data.schema))
-    return shown is not None and data.num_rows > shown
+    seen = 0
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        nonlocal seen
+        # One row more than is shown tells whether there are more.
+        for batch in limited(reader, None if shown is None else shown + 1):
+            for row in batch.to_pylist(maps_as_pydicts="lossy"):
+                seen += 1
+                if shown is None or seen <= shown:
+                    yield tuple(row.values())
+
+    echo_table(reader.schema.names, rows(), right=numeric(reader.schema))
+    return shown is not None and seen > shown
 
 
 def numeric(schema: pa.Schema) -> list[str]:

@@ -43,7 +43,13 @@ def _rows(command: Command) -> Command:
     return command
 
 
-@app.command()
+@app.command(
+    examples=(
+        "read flights --where \"carrier = 'UA' and month < 3\" --columns id,delay",
+        "read flights --version 3 --output flights.parquet",
+        "read flights --where 'day = 5' --explain",
+    ),
+)
 @on_a_table
 @at_a_version
 @_rows
@@ -73,7 +79,12 @@ def read(
         _print(scan.to_reader(), shape, limit, output)
 
 
-@app.command()
+@app.command(
+    examples=(
+        "changes flights --from 5 --to 9",
+        "changes flights --from 2026-03-01 --where \"_change_type = 'delete'\" --json",
+    ),
+)
 @on_a_table
 @click.option("--from", "first", metavar="N|TIME", help="The first version, or since when; version 0 unless said.")
 @click.option("--to", "last", metavar="N|TIME", help="The last version, or until when; the newest unless said.")

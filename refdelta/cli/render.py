@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -14,9 +16,16 @@ import pyarrow as pa
 
 from refdelta.cli.printable import printable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 _SHOWN = 20
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DIGITS = 24
+_MEASURED = 1_000  # rows that decide over the widths of columns
+_GAP = 3  # columns between two cells
+_LINES = 3  # of a wrapped cell
 
 
 def to_json(value: Any) -> str:
@@ -125,27 +134,94 @@ def size(count: int | None) -> str:
 def echo_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
     """Print a table with a heading; columns named in ``right`` are aligned to the right.
 
-    On a terminal the columns share its width; in a pipe nothing is cut or wrapped, whatever the width.
+    Rows are printed as they come: the first thousand decide how wide the columns are. In a pipe nothing is cut or
+    wrapped. On a terminal, the longest cells are wrapped if a row is too long for it, and if they would take many
+    lines, each row is a list of names and values.
     """
-    from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
-    from rich.measure import Measurement
+
+    aligned = {at for at, name in enumerate(names) if name in set(right)}
+    heading = [printable(name) for name in names]
+    texts = ([cell(value).expandtabs() for value in row] for row in rows)
+    console = Console(file=sys.stdout, highlight=False)
+    block, above, number = list(islice(texts, _MEASURED)), True, 0
+    widths = [
+        max((cell_len(line) for row in (heading, *block) for line in row[at].split("\n")), default=0)
+        for at in range(len(names))
+    ]
+    layout = _layout(widths, console.width) if console.is_terminal else "lines"
+    while block or above:
+        if layout == "wrapped":
+            console.print(_wrapped(heading, block, aligned))
+        elif layout == "records":
+            _echo_records(heading, block, number)
+        else:
+            if above:
+                for line in _lines(heading, widths, aligned):
+                    click.echo(_bold(line, console))
+                click.echo("─" * (sum(widths) + _GAP * (len(widths) - 1)))
+            for row in block:
+                click.echo("\n".join(_lines(row, widths, aligned)))
+        number += len(block)
+        block, above = list(islice(texts, _MEASURED)), False
+
+
+def _layout(widths: Sequence[int], width: int) -> Literal["lines", "wrapped", "records"]:
+    """How rows of columns with these widths are shown on a terminal. The widest column is the one that is wrapped."""
+    left = width - sum(widths) - _GAP * (len(widths) - 1)
+    if left >= 0:
+        return "lines"
+    longest = max(widths)
+    return "wrapped" if longest <= _LINES * (left + longest) else "records"
+
+
+def _lines(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -> list[str]:
+    """The lines of a row; a cell that is wider than its column moves the rest of its line."""
+    from rich.cells import cell_len
+
+    cells = [text.split("\n") for text in row]
+    found = []
+    for at in range(max(map(len, cells), default=1)):
+        padded = []
+        for column, lines in enumerate(cells):
+            text = lines[at] if at < len(lines) else ""
+            space = " " * (widths[column] - cell_len(text))
+            padded.append(space + text if column in right else text + space)
+        found.append((" " * _GAP).join(padded).rstrip())
+    return found
+
+
+def _wrapped(heading: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int]) -> Table:
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    aligned = set(right)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in names:
-        table.add_column(Text(printable(name)), justify="right" if name in aligned else "left", overflow="fold")
+    for at, name in enumerate(heading):
+        table.add_column(Text(name), justify="right" if at in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
-    console = Console(file=sys.stdout, highlight=False)
-    if not console.is_terminal:
-        endless = Console(file=sys.stdout, highlight=False, width=1_000_000)
-        console = Console(
-            file=sys.stdout, highlight=False, width=Measurement.get(endless, endless.options, table).maximum
-        )
-    console.print(table)
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _echo_records(heading: Sequence[str], rows: Iterable[Sequence[str]], before: int) -> None:
+    """Print each row as a list of names and values, without empty values, under its number."""
+    width = max(map(len, heading), default=0)
+    for number, row in enumerate(rows, start=before + 1):
+        click.echo(colored(f"─── {number:,} ", bold=True))
+        for name, text in zip(heading, row, strict=True):
+            if text:
+                click.echo(f"{colored(f'{name:<{width}}', fg='cyan')}  {text}")
+
+
+def colored(text: str, **style: Any) -> str:
+    """The text with a style for terminals, unless the environment has ``NO_COLOR`` (https://no-color.org)."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+
+
+def _bold(line: str, console: Console) -> str:
+    return colored(line, bold=True) if console.is_terminal else line
 
 
 def echo_pairs(pairs: Iterable[tuple[str, Any]]) -> None:

@@ -43,7 +43,13 @@ class Summary:
     rows_per_second: float
 
 
-@app.command("demo")
+@app.command(
+    "demo",
+    examples=(
+        "demo",
+        "demo --json",
+    ),
+)
 @click.option(
     "--path",
     metavar="DIR|URI",
@@ -293,7 +299,7 @@ def _show_what_next(place: TableLocation, version: int) -> None:
     as_here = ", each with the --storage-option of this call" if place.options else ""
     click.echo(f"\nThe table is in {place}. To look at it{as_here}:")
     for command in (
-        f"read {table} --where \"carrier = 'UA' and dep_delay > 600\" --columns month,day,flight,dest,dep_delay",
+        f"read {table} --where \"carrier = 'AA' and dep_delay > 600\" --columns month,day,flight,dest,dep_delay",
         f"read {table} --version {version} --limit 3",
         f"history {table}",
         f"log {table}",

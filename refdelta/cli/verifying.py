@@ -18,7 +18,13 @@ from refdelta.verifier.run import SAMPLE, verify
 _UNSOUND, _UNKNOWN = 1, 2
 
 
-@app.command("verify")
+@app.command(
+    "verify",
+    examples=(
+        "verify flights",
+        "verify flights --full --json",
+    ),
+)
 @on_a_table
 @click.option("--full", is_flag=True, help="Read all data files.")
 @click.option(

@@ -7,16 +7,33 @@ import time
 import click
 import pyarrow as pa
 
-from refdelta import CommitProperties, DeltaTable, arguments, convert_to_deltalake, write_deltalake
-from refdelta.cli.group import app, isolation_level, names, on_a_table, open_table, outside, pairs
-from refdelta.cli.inputs import FORMATS, InputOptions, open_inputs
+from refdelta import DeltaTable, arguments, convert_to_deltalake, write_deltalake
+from refdelta.cli.group import (
+    app,
+    isolation_level,
+    names,
+    note,
+    on_a_table,
+    open_table,
+    outside,
+    pairs,
+    properties,
+    table_properties,
+)
+from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
 from refdelta.cli.render import counted, echo_json
 from refdelta.status_line import StatusLine, watched
 
 
-@app.command()
+@app.command(
+    examples=(
+        "write flights january.parquet february.parquet --partition-by year,month",
+        "write flights late.csv --mode append --null NA --message 'late arrivals'",
+        "write flights march.parquet --mode overwrite --where 'month = 3'",
+    ),
+)
 @on_a_table
-@click.argument("inputs", nargs=-1, required=True, metavar="FILE...")
+@click.argument("inputs", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--mode",
     type=click.Choice(["error", "append", "overwrite", "ignore"]),
@@ -24,9 +41,7 @@ from refdelta.status_line import StatusLine, watched
     show_default=True,
     help="The action where the table exists.",
 )
-@click.option("--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said.")
-@click.option("--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a string that means null. May be repeated.")
-@click.option("--delimiter", default=",", show_default=True, help="CSV: what separates fields.")
+@file_format
 @click.option("--partition-by", metavar="A,B", callback=names, help="Partition columns of a new table.")
 @click.option("--cluster-by", metavar="A,B", callback=names, help="Clustering columns of a new table.")
 @click.option(
@@ -36,17 +51,10 @@ from refdelta.status_line import StatusLine, watched
 )
 @click.option("--where", "predicate", metavar="SQL", help="With --mode overwrite: replace only the rows that match.")
 @click.option("--dynamic", is_flag=True, help="With --mode overwrite: replace only the partitions that the files have.")
-@click.option(
-    "--property",
-    "properties",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=pairs,
-    help="A property of a new table, e.g. delta.checkpointInterval=20. May be repeated.",
-)
+@table_properties("a new table")
 @click.option("--name", help="The name of a new table.")
 @click.option("--description", help="The description of a new table.")
-@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+@note
 @click.option(
     "--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="When to begin another data file."
 )
@@ -65,7 +73,7 @@ def write(
     schema_mode: arguments.SchemaMode | None,
     predicate: str | None,
     dynamic: bool,
-    properties: dict[str, str],
+    configuration: dict[str, str],
     name: str | None,
     description: str | None,
     message: str | None,
@@ -77,10 +85,8 @@ def write(
     CSV and JSON files have the types of the table that they go to; where there is none, the types are guessed from
     the beginning of the first file.
     """
-    if len(delimiter) != 1:
-        raise click.BadParameter("it is one character", param_hint="--delimiter")
     start = time.monotonic()
-    options = InputOptions(shape, nulls, delimiter, _types(table, storage_options, schema_mode))
+    options = InputOptions(shape, nulls, one_character(delimiter), _types(table, storage_options, schema_mode))
     with StatusLine() as line:
         result = write_deltalake(
             table,
@@ -91,10 +97,10 @@ def write(
             schema_mode=schema_mode,
             predicate=predicate,
             partition_overwrite="dynamic" if dynamic else None,
-            configuration=properties or None,
+            configuration=configuration or None,
             name=name,
             description=description,
-            commit_properties=CommitProperties(user_metadata=message) if message else None,
+            commit_properties=properties(message),
             target_file_size=target_file_size,
             storage_options=storage_options or None,
             isolation=isolation,
@@ -117,7 +123,12 @@ def _types(table: str, storage_options: dict[str, str], schema_mode: arguments.S
     return pa.schema(DeltaTable(table, storage_options=options).schema())
 
 
-@app.command()
+@app.command(
+    examples=(
+        "convert flights",
+        "convert flights --partition year=integer --partition month=integer",
+    ),
+)
 @on_a_table
 @click.option(
     "--partition",
@@ -129,15 +140,8 @@ def _types(table: str, storage_options: dict[str, str], schema_mode: arguments.S
 )
 @click.option("--values-only", is_flag=True, help="The folders are 2026/3 and not year=2026/month=3.")
 @click.option("--no-stats", is_flag=True, help="Read only the footers of the files: quicker, but queries skip no file.")
-@click.option(
-    "--property",
-    "properties",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=pairs,
-    help="A property of the table, e.g. delta.checkpointInterval=20. May be repeated.",
-)
-@click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")
+@table_properties()
+@note
 def convert(
     table: str,
     storage_options: dict[str, str],
@@ -145,7 +149,7 @@ def convert(
     partition_by: dict[str, str],
     values_only: bool,
     no_stats: bool,
-    properties: dict[str, str],
+    configuration: dict[str, str],
     message: str | None,
 ) -> None:
     """Make a table of the Parquet files in TABLE. They are not changed; only the log is written."""
@@ -154,10 +158,10 @@ def convert(
         table,
         partition_by=partition_by or None,
         partition_strategy="directory" if values_only else None,
-        configuration=properties or None,
+        configuration=configuration or None,
         storage_options=storage_options or None,
         collect_stats=not no_stats,
-        commit_properties=CommitProperties(user_metadata=message) if message else None,
+        commit_properties=properties(message),
     )
     if as_json:
         echo_json(dict(result))
@@ -167,7 +171,9 @@ def convert(
         click.echo(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
 
 
-@app.command()
+@app.command(
+    examples=("checkpoint flights",),
+)
 @on_a_table
 def checkpoint(table: str, storage_options: dict[str, str], as_json: bool) -> None:
     """Write a checkpoint of TABLE's newest version, so that readers need not replay the log before it."""

@@ -91,6 +91,7 @@ def test_both_commits_run_in_turn_without_rivals_and_leave_nothing(engines, benc
     assert worktrees(engines) == 1
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     ("names", "told"),
     [
@@ -112,6 +113,7 @@ def test_a_name_that_looks_like_an_option_is_no_commit(engines):
         compare.resolve(engines, "--all")
 
 
+@pytest.mark.tier("test")
 def test_benchmarks_that_cannot_run_are_told(engines, bench, capsys):
     assert compare.main(["one", "two", "-k", "nothing_of_this_name"], root=engines) == 2
     assert "no benchmark ran" in capsys.readouterr().err

@@ -18,17 +18,17 @@ SVG = "{http://www.w3.org/2000/svg}"
 EMPTY = f"# Title\n\nbefore\n\n{reporting.BEGIN}\n{reporting.END}\n\nafter\n"
 
 
-@pytest.fixture
-def run(tmp_path):
-    return results.load(runs.write(tmp_path / "run.json"))
+@pytest.fixture(scope="module")
+def run(fresh_path):
+    return results.load(runs.write(fresh_path()))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def figures(run):
     return dict(charts.plots(run))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def plots(figures):
     return {name: charts.svg(figure, charts.titled(figure)) for name, figure in figures.items()}
 
@@ -64,6 +64,7 @@ def test_durations(seconds, text):
 # --- the table ---
 
 
+@pytest.mark.tier("test")
 def test_the_lines_stand_between_their_comments_in_place_of_what_was_there(run, tmp_path):
     readme, figures = tmp_path / "README.md", tmp_path / "bench" / "figures.md"
     readme.write_text(EMPTY)
@@ -143,6 +144,7 @@ def test_the_page_has_first_the_largest_of_each_kind_and_what_has_another_goal(r
     assert text in reporting.table(run)
 
 
+@pytest.mark.tier("test")
 def test_plots_of_another_run_do_not_stay(run, tmp_path):
     readme, folder = tmp_path / "README.md", tmp_path / "plots"
     readme.write_text(EMPTY)
@@ -185,6 +187,7 @@ def test_every_colour_has_one_for_a_dark_ground(plots):
         assert used <= set(re.findall(r'\[style\*="fill: (#\w+)"\]', style))
 
 
+@pytest.mark.tier("test")
 def test_the_same_figures_are_the_same_plot(run, plots):
     again = {name: charts.svg(figure, charts.titled(figure)) for name, figure in charts.plots(run)}
     assert again == plots
@@ -227,6 +230,7 @@ def test_all_points_are_inside_their_panel(figures):
             assert all(low <= y <= high for y in line.get_ydata())
 
 
+@pytest.mark.tier("test")
 def test_all_text_is_inside_the_picture(figures):
     for name, figure in figures.items():
         FigureCanvasAgg(figure).draw()
@@ -299,6 +303,7 @@ def test_what_a_single_writer_does_is_left_out_of_the_conflicts(tmp_path):
 # --- the program ---
 
 
+@pytest.mark.tier("test")
 def test_the_program_takes_the_newest_run(tmp_path, monkeypatch, capsys):
     for name in ("20261121-100000-aaaaaaa.json", "20261121-110000-bbbbbbb.json"):
         runs.write(tmp_path / name)
@@ -340,6 +345,7 @@ def test_a_run_without_contests_and_a_folder_without_runs_are_refused(tmp_path):
         results.load(runs.write(tmp_path / "run.json", []))
 
 
+@pytest.mark.tier("test")
 def test_a_readme_without_a_place_for_the_figures_is_left_alone(tmp_path, capsys):
     path, readme = runs.write(tmp_path / "run.json"), tmp_path / "README.md"
     readme.write_text("# Title\n")

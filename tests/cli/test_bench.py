@@ -2,27 +2,42 @@
 
 import dataclasses
 import functools
+import importlib.util
 import os
 import signal
+import sys
 import time
+from collections import Counter
+from importlib.metadata import EntryPoint, EntryPoints
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refdelta import DeltaTable, __version__, errors, throughput
-from refdelta.demo.mixes import SAME, Mix, check_rows, expected, first_pieces
+from refdelta.demo.mixes import KINDS, SAME, Mix, WeightedMix, check_rows, expected, first_pieces, statement
 from refdelta.demo.worker_pool import Crew, RaceFailedError
 from refdelta.engine.log.location import open_location
-from refdelta.throughput import Acknowledged, Own, Tally, check, jobs, prepare, race, summed
+from refdelta.throughput import Acknowledged, Own, OwnEngine, Tally, check, jobs, prepare, race, summed
+from tiers import examples
 
 KEYS = {"mix", "writers", "commits", "seconds", "commits_per_second", "aborts", "abort_rate", "attempts", "latency"}
+PACKAGES = {"refdelta", "pyarrow", "numpy", "fsspec"}
+MACHINE = PACKAGES | {"python", "system", "processor", "cpus", "memory_bytes", "time"}
 
 
+@pytest.mark.tier("test")
 def test_each_mix_commits_all_and_leaves_nothing(cli, tmp_path):
-    told = cli("bench", tmp_path, "--mix", "all", "--writers", 3, "--commits", 9, "--threads", "--json").json
+    how = ("--mix", "all", "--writers", 3, "--commits", 9, "--threads", "--warm-up", 0)
+    told = cli("bench", tmp_path, *how, "--json").json
     assert [one["mix"] for one in told] == ["appends", "rows", "same-rows", "optimize"]
     for one in told:
         assert one.keys() >= KEYS
-        assert one["machine"].keys() == {"refdelta", "pyarrow", "python", "system", "cpus"}
+        assert one["machine"].keys() == MACHINE
+        assert (one["warm_up"], one["seed"], one["engine"]) == (0, one["settings"]["seed"], "refdelta")
+        assert one["settings"]["uri"] == str(tmp_path)
         assert (one["writers"], one["commits"], one["problems"]) == (3, 9, [])
         assert one["attempts"] >= 9
         assert 0 < one["latency"]["p50"] <= one["latency"]["p90"] <= one["latency"]["p99"]
@@ -70,6 +85,17 @@ def test_an_interrupt_leaves_nothing(process, tmp_path):
         (("memory://x", "--threads", "--commits", "3", "--seconds", "1"), "say one"),
         (("memory://x", "--threads", "--writers", "0"), "--writers"),
         (("memory://x", "--threads", "--mix", "reads"), "'reads' is not one of"),
+        (("memory://x", "--threads", "--mix", "same-row"), "did you mean 'same-rows'"),
+        (("memory://x", "--threads", "--mix", "appnd=1"), "did you mean 'append'"),
+        (("memory://x", "--threads", "--mix", "append=x"), "the weight of append is 'x'"),
+        (("memory://x", "--threads", "--mix", "append=0"), "a mix needs a weight above 0"),
+        (("memory://x", "--threads", "--mix", "none.toml"), "the mix none.toml cannot be read"),
+        (("memory://x", "--threads", "--engine", "refdlta"), "did you mean 'refdelta'"),
+        (("memory://x", "--threads", "--engine", "json:nothing"), "the engine json:nothing cannot be loaded"),
+        (("memory://x", "--threads", "--engine", "json:dumps"), "the engine json:dumps lacks name, versions, prepare"),
+        (("memory://x", "--threads", "--engine", "a:b", "--row-level"), "--row-level is of refdelta"),
+        (("memory://x", "--threads", "--plot", "x.txt"), "ends with .svg, .png or .pdf"),
+        (("memory://x", "--threads", "--plot", "/no/such/x.svg"), "there is no such folder"),
         (("/no/such/folder",), "there is no folder /no/such/folder"),
     ],
 )
@@ -152,6 +178,7 @@ def test_a_lost_commit_and_a_doubled_one_are_noticed(tmp_path):
     assert again.version == table_now.version()
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("mix", list(Mix))
 def test_rows_that_no_commit_explains_are_noticed(tmp_path, mix):
     table, tallies = raced(str(tmp_path / "t"), mix)
@@ -239,6 +266,7 @@ def _dies():
     os._exit(3)
 
 
+@pytest.mark.tier("test")
 def test_a_process_that_dies_is_noticed():
     with Crew(1) as crew, pytest.raises(RaceFailedError, match="writer 1 ended with status 3"):
         crew.ready([_dies])
@@ -257,3 +285,147 @@ def test_whether_rows_decide_reaches_the_commit(cli, tmp_path, monkeypatch, row_
     option = {None: (), True: ("--row-level",), False: ("--no-row-level",)}[row_level]
     assert cli("bench", tmp_path, "--mix", "rows", "--threads", "--writers", 1, "--commits", 2, *option).status == 0
     assert asked == {row_level}
+
+
+# --- mixes of one's own, other engines, warm-up ----------------------------------------------------------------------
+
+
+def test_a_weighted_mix_is_raced_and_checked(cli, tmp_path):
+    (tmp_path / "nightly.toml").write_text(
+        "append = 2\nupdate = 2\ndelete = 1\nrows = 500\nfiles = 3\noptimize = true\n"
+    )
+    inline = "append=1,same-rows=0.5,update=1"
+    how = ("--mix", tmp_path / "nightly.toml", "--mix", inline, "--threads", "--writers", 2, "--commits", 12)
+    told = cli("bench", "memory://weighted", *how, "--seed", 5, "--json").json
+    assert [(one["mix"], one["commits"], one["problems"]) for one in told] == [("nightly", 12, []), (inline, 12, [])]
+    assert told[0]["compactions"] > 0
+    assert {one["seed"] for one in told} == {5}
+
+
+weights = st.dictionaries(st.sampled_from(KINDS), st.integers(0, 5), min_size=1).filter(lambda w: any(w.values()))
+
+
+@examples(60)
+@given(weights, st.integers(0, 9), st.sets(st.integers(0, 80), max_size=30))
+def test_the_rows_after_a_weighted_mix_are_those_of_its_statements(weights, seed, tasks):
+    mix = WeightedMix(weights, rows=100, files=2, seed=seed)
+    rows = {(row["id"], 0): row["n"] for piece in first_pieces(mix) for row in piece.to_pylist()}
+    for task in tasks:
+        wanted = statement(mix, task)
+        if wanted.what == "append":
+            rows |= {(row["id"], number): row["n"] for number, row in enumerate(wanted.rows.to_pylist())}
+            continue
+        _, sign, value = wanted.predicate.split()
+        hit = [key for key in rows if (key[0] < int(value) if sign == "<" else key[0] == int(value))]
+        assert hit
+        for key in hit:
+            if wanted.what == "delete":
+                del rows[key]
+            else:
+                rows[key] += 1
+    found = sorted((id_, n) for (id_, _), n in rows.items())
+    assert [tuple(row.values()) for row in expected(mix, list(tasks)).to_pylist()] == found
+
+
+class Mine(OwnEngine):
+    """Another engine, which notes what it is asked."""
+
+    asked: ClassVar[list] = []
+
+    def __init__(self):
+        super().__init__(None, "mine")
+
+    @property
+    def versions(self):
+        return {"mine": "1.5"}
+
+    def prepare(self, folder, mix, storage_options):
+        self.asked.append(("prepare", folder))
+        super().prepare(folder, mix, storage_options)
+
+    def open(self, folder, mix, storage_options):
+        hands = super().open(folder, mix, storage_options)
+        own = hands.commit
+
+        def commit(task):
+            self.asked.append(("commit", folder))
+            return own(task)
+
+        hands.commit = commit
+        return hands
+
+    def check(self, folder, mix, tallies, storage_options):
+        self.asked.append(("check", folder))
+        return super().check(folder, mix, tallies, storage_options)
+
+
+@pytest.mark.parametrize("by", ["name", "path"])
+def test_another_engine_and_the_commits_before_the_clock_starts(cli, monkeypatch, by):
+    monkeypatch.setattr(Mine, "asked", [])
+    monkeypatch.setitem(sys.modules, "my_engines", SimpleNamespace(Mine=Mine))
+    points = EntryPoints([EntryPoint("mine", "my_engines:Mine", throughput.GROUP)] if by == "name" else [])
+    monkeypatch.setattr(throughput, "entry_points", lambda group: points.select(group=group))
+    engine = "mine" if by == "name" else "my_engines:Mine"
+    how = ("--threads", "--writers", 2, "--commits", 5, "--warm-up", 3, "--engine", engine)
+    (told,) = cli("bench", "memory://bench", *how, "--json").json
+    assert (told["engine"], told["machine"]["mine"], "refdelta" in told["machine"]) == ("mine", "1.5", False)
+    assert (told["commits"], told["warm_up"], told["problems"]) == (5, 6, [])
+    (warm, real), counts = dict.fromkeys(folder for _, folder in Mine.asked), Counter(Mine.asked)
+    assert counts == {
+        ("prepare", warm): 1,
+        ("commit", warm): 6,
+        ("prepare", real): 1,
+        ("commit", real): 5,
+        ("check", real): 1,
+    }
+
+
+def test_without_a_warm_up_the_clock_starts_at_once(monkeypatch):
+    monkeypatch.setattr(Mine, "asked", [])
+    told = race("memory://bench", writers=1, commits=3, threads=True, warm_up=0, engine=Mine())
+    assert (told.warm_up, len({folder for _, folder in Mine.asked})) == (0, 1)
+    with pytest.raises(errors.InvalidArgumentError, match="warm_up"):
+        race("memory://bench", commits=3, threads=True, warm_up=-1)
+
+
+def test_the_first_error_of_each_kind_is_shown(cli, monkeypatch):
+    commit, failed = Own.commit, []
+
+    def sometimes(self, task):
+        if len(failed) < 2:
+            failed.append(task)
+            raise errors.CommitRetriesExhaustedError(f"the store is slow, {len(failed)}")
+        return commit(self, task)
+
+    monkeypatch.setattr(Own, "commit", sometimes)
+    how = ("--threads", "--writers", 1, "--commits", 2, "--warm-up", 0)
+    result = cli("bench", "memory://bench", *how)
+    assert result.status == 0
+    assert "appends: 2 x CommitRetriesExhaustedError, the first: the store is slow, 1\n" in result.out
+    failed.clear()
+    (told,) = cli("bench", "memory://bench", *how, "--json").json
+    assert told["first_errors"] == {"CommitRetriesExhaustedError": "the store is slow, 1"}
+
+
+def test_a_failure_in_a_later_mix_does_not_lose_the_figures(cli, monkeypatch):
+    commit = Own.commit
+
+    def broken(self, task):
+        if self._mix is Mix.ROWS:
+            raise OSError("the disk is full")
+        return commit(self, task)
+
+    monkeypatch.setattr(Own, "commit", broken)
+    result = cli("bench", "memory://bench", "--threads", "--writers", 1, "--commits", 2, "--mix", "all")
+    assert result.status == 1
+    assert result.out.splitlines()[2].split()[0] == "appends"
+    assert result.err.endswith("writer 1 failed: OSError: the disk is full\n")
+
+
+@pytest.mark.tier("test")
+def test_the_figures_are_drawn(cli, fails, tmp_path, monkeypatch):
+    how = ("bench", "memory://bench", "--threads", "--writers", 1, "--commits", 2, "--plot", tmp_path / "p.svg")
+    assert cli(*how, "--mix", "appends", "--mix", "same-rows").status == 0
+    assert "same-rows" in (tmp_path / "p.svg").read_text()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else True)
+    assert "pip install 'refdelta[plot]'" in fails(*how)

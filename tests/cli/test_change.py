@@ -172,3 +172,89 @@ def test_the_time_is_that_of_the_beginning_for_every_row_and_in_what_was_read(cl
     (text,) = DeltaTable(tmp_path / "t").history(1)[0]["readPredicates"]
     assert "current" not in text.lower()
     assert moment.strftime("%Y-%m-%dT%H:%M:%S.%f") in text
+
+
+# --- merge -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def towns(tmp_path):
+    path = tmp_path / "towns"
+    write_deltalake(path, pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "n": [1, 2, 3]}))
+    return path
+
+
+UPSERT = ("--on", "s.id = t.id", "--update-all", "--insert-all")
+
+
+def test_merge_updates_and_inserts_the_rows_of_files(cli, towns, tmp_path):
+    (tmp_path / "a.csv").write_text("id,name,n\n2,B,20\n")
+    (tmp_path / "b.csv").write_text("id,name,n\n4,NA,40\n")
+    result = cli("merge", towns, tmp_path / "a.csv", tmp_path / "b.csv", *UPSERT, "--null", "NA", "--message", "daily")
+    said = "version 1: 1 row updated, 1 inserted, 0 deleted; 1 file removed, "
+    assert result.out.startswith(said)
+    assert [(row["id"], row["name"], row["n"]) for row in rows(towns)] == [
+        (1, "a", 1),
+        (2, "B", 20),
+        (3, "c", 3),
+        (4, None, 40),
+    ]
+    assert DeltaTable(towns).history(1)[0]["userMetadata"] == "daily"
+
+
+def test_merge_takes_a_table_and_each_kind_of_clause(cli, towns, tmp_path):
+    source = pa.table({"id": [1, 2, 9, 8], "gone": [True, False, False, True], "plus": [5, 6, 7, 8]})
+    write_deltalake(tmp_path / "s", source)
+    clauses = (
+        *("--delete-when", "s.gone", "--update", "n=t.n + s.plus", "--update-when", "s.plus > 1"),
+        *("--insert", "id=s.id", "--insert", "name='new'", "--insert-when", "not s.gone"),
+        *("--update-missing", "name=upper(t.name)", "--update-missing-when", "t.n = 3"),
+    )
+    found = cli("merge", towns, tmp_path / "s", "--on", "s.id = t.id", *clauses, "--json").json
+    counts = [found[f"num_target_rows_{done}"] for done in ("updated", "inserted", "deleted")]
+    assert counts == [2, 1, 1]
+    assert [(row["id"], row["name"], row["n"]) for row in rows(towns)] == [(2, "b", 8), (3, "C", 3), (9, "new", None)]
+    gone = cli("merge", towns, tmp_path / "s", "--on", "s.id = t.id", "--delete-missing-when", "true")
+    assert "0 rows updated, 0 inserted, 1 deleted" in gone.out
+    assert [row["id"] for row in rows(towns)] == [2, 9]
+
+
+def test_merge_leaves_columns_alone_that_a_json_file_lacks(cli, towns, tmp_path):
+    (tmp_path / "a.json").write_text('{"id": 2, "n": 20}\n')
+    assert cli("merge", towns, tmp_path / "a.json", "--on", "s.id = t.id", "--update-all").status == 1, (
+        "name is missing"
+    )
+    assert cli("merge", towns, tmp_path / "a.json", "--on", "s.id = t.id", "--update", "n=s.n").status == 0
+    assert [(row["name"], row["n"]) for row in rows(towns)] == [("a", 1), ("b", 20), ("c", 3)]
+
+
+def test_merge_adds_columns_if_asked(cli, fails, towns, tmp_path):
+    (tmp_path / "a.csv").write_text("id,name,n,more\n2,B,20,x\n")
+    assert cli("merge", towns, tmp_path / "a.csv", *UPSERT, "--schema-mode", "merge").status == 0
+    assert [row["more"] for row in rows(towns)] == [None, "x", None]
+
+
+def test_a_dry_run_of_merge_leaves_nothing(cli, towns, tmp_path):
+    (tmp_path / "a.csv").write_text("id,name,n\n2,B,20\n5,E,50\n")
+    before = sorted(towns.rglob("*"))
+    result = cli("merge", towns, tmp_path / "a.csv", *UPSERT, "--dry-run")
+    assert result.out.startswith("version 0 would have 1 row updated, 1 inserted, 0 deleted; 1 file removed, ")
+    assert sorted(towns.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--update-all",), "--on"),
+        (("--on", "s.id = t.id"), "say what to do: --update-all"),
+        (("--on", "s.id = t.id", "--update-all", "--update", "n=1"), "--update-all and --update exclude each other"),
+        (("--on", "s.id = t.id", "--insert-all", "--update-when", "true"), "--update-when goes with --update"),
+        (("--on", "s.id = t.idd", "--update-all"), "did you mean"),
+        (("--on", "s.id = t.id", "--update-all", "--delimiter", ";;"), "--delimiter is one character"),
+        (("--on", "s.id > 0", "--update-all"), "match"),
+    ],
+)
+def test_merge_says_what_is_wrong(fails, towns, tmp_path, arguments, words):
+    (tmp_path / "a.csv").write_text("id,name,n\n2,B,20\n5,E,50\n")
+    assert words in fails("merge", towns, tmp_path / "a.csv", *arguments)
+    assert DeltaTable(towns).version() == 0

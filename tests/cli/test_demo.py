@@ -41,6 +41,7 @@ def done(some, tmp_path_factory):
     return place, demo.write_concurrently(place, some, 2)
 
 
+@pytest.mark.tier("test")
 def test_the_flights_are_typed(flights):
     assert flights.num_rows == 336_776
     assert flights.schema.field("time_hour").type == pa.timestamp("us", "UTC")
@@ -126,6 +127,7 @@ def test_the_command_as_json(cli, small_demo, tmp_path, some):
     assert found["not_compared_with_spark"] == "--no-spark"
 
 
+@pytest.mark.tier("test")
 def test_a_failed_check_is_exit_status_1(cli, small_demo, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "verify", lambda *_: [demo.DemoCheck("rows"), demo.DemoCheck("sums", "1 instead of 2")])
     result = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--no-changes")

@@ -4,12 +4,17 @@ import json
 import uuid
 
 import pyarrow as pa
+import pytest
 
+from handmade import add, write_commit
 from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.cli import inspect
 from refdelta.cli.render import echo_json, echo_json_list
 from refdelta.core.rows.deletion_vector import encode_relative
+from refdelta.engine.log.location import open_location
 from refdelta.errors import InvalidLogError
+from refdelta.operations.maintenance.newest_files import NewestFiles
+from refdelta_storage.wrappers import TracingStore
 
 
 def test_history(cli, table):
@@ -99,10 +104,30 @@ def test_a_folder_that_is_no_table(fails, tmp_path):
 def test_a_corrupt_log_line_is_named(fails, table):
     log = table / "_delta_log" / f"{1:020}.json"
     log.write_text(log.read_text() + '{"add": {"path"\n')
-    for command in ("read", "files", "detail"):
+    for command in ("read", "detail"):
         message = fails(command, table)
         assert f"{1:020}.json" in message
         assert "line" in message
+
+
+@pytest.mark.parametrize("damage", ["line", "gap"])
+def test_files_of_a_damaged_log_are_shown_as_far_as_they_are_known(cli, table, damage):
+    DeltaTable(table).delete("id = 1")
+    newer = {row["path"] for version in (2, 3) for row in added(table, version)}
+    file = table / "_delta_log" / f"{1:020}.json"
+    file.write_text(file.read_text() + '{"add": {"path"\n') if damage == "line" else file.unlink()
+    result = cli("files", table)
+    assert result.status == 1
+    assert f"{1:020}.json" in result.err
+    assert {line.split()[0] for line in result.out.splitlines()[2:]} == newer
+    assert (shown := cli("files", table, "--limit", 1)).status == (damage == "gap"), "what is not shown is not read"
+    assert len(shown.out.splitlines()) == 2 + 1
+
+
+def added(table, version):
+    """The files that a commit added, by its log file."""
+    lines = (table / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    return [json.loads(line)["add"] for line in lines if line.startswith('{"add"')]
 
 
 def test_history_of_a_damaged_log_shows_the_rest(cli, table):
@@ -153,6 +178,51 @@ def test_files_shows_a_screenful_and_says_how_many_there_are(cli, tmp_path):
         DeltaTable(uri).files()["path"].to_pylist()
     )
     assert len(cli("files", uri, "--json", "--limit", 3).json) == 3
+
+
+@pytest.mark.breaks_tables
+@pytest.mark.sample(check=1)
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"delta.checkpointPolicy": "v2"},
+        {"delta.checkpoint.writeStatsAsJson": "false", "delta.checkpoint.writeStatsAsStruct": "true"},
+    ],
+    ids=["classic", "v2", "struct"],
+)
+def test_files_read_backwards_are_those_of_the_snapshot(tmp_path, properties):
+    wanted = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "4", **properties}
+    first = pa.table({"id": range(9), "part": [0, 1, 2] * 3})
+    write_deltalake(tmp_path, first, partition_by="part", configuration=wanted)
+    table = DeltaTable(tmp_path)
+    for number in range(5):
+        write_deltalake(table, pa.table({"id": [9 + number], "part": [number % 2]}), mode="append")
+        table.delete(f"id = {2 * number}")
+    table.optimize.compact()
+    table.restore(3)
+    table.create_checkpoint(**({"top_level": "json"} if "delta.checkpointPolicy" in properties else {}))
+    table.delete("id = 1")
+    for version in range(table.version() + 1):
+        damage = []
+        files = NewestFiles(open_location(tmp_path, None), version, damage.append)
+        found = pa.concat_tables(files.tables())
+        at = DeltaTable(tmp_path, version=version).files()
+        assert found.sort_by("path").equals(at.sort_by("path").cast(found.schema)), version
+        assert files.count() in (len(found), None)
+        assert damage == []
+
+
+def test_a_limit_reads_no_more_of_the_log_than_it_shows(tmp_path):
+    write_deltalake(tmp_path, pa.table({"id": [1]}))
+    DeltaTable(tmp_path).create_checkpoint()
+    for version in range(1, 121):
+        write_commit(tmp_path, version, add(f"f{version}"))
+    store = TracingStore(open_location(tmp_path, None))
+    assert next(NewestFiles(store, None, pytest.fail).tables())["path"].to_pylist() == ["f120"]
+    read = [key for operation, key in store.calls if operation in ("get", "get_many", "open_input", "get_ranges")]
+    assert not [key for key in read if "checkpoint.parquet" in key]
+    assert len([key for key in read if key.endswith(".json")]) <= 100
 
 
 def test_history_as_json_is_printed_commit_by_commit(cli, table, monkeypatch):

@@ -4,6 +4,8 @@ import contextlib
 import io
 import os
 import pty
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +16,8 @@ import pytest
 
 from refdelta import __version__, write_deltalake
 from refdelta.cli import reading
-from refdelta.cli.render import cell, size
+from refdelta.cli.app import app
+from refdelta.cli.render import cell, echo_table, size
 from refdelta.status_line import StatusLine
 
 WITHOUT_CLICK = """
@@ -38,6 +41,18 @@ def test_help_and_version(cli):
         assert result.status == 0
         assert "--json" in result.out
     assert cli("--version").out.split()[-1] == __version__
+
+
+@pytest.mark.parametrize("name", sorted(app.commands))
+def test_each_command_has_examples_that_parse(cli, name):
+    command = app.commands[name]
+    assert command.examples
+    shown = cli(name, "--help").out.split("Examples:\n")[1]
+    assert [line.strip() for line in shown.splitlines()] == [f"refdelta {example}" for example in command.examples]
+    for example in command.examples:
+        called, *arguments = shlex.split(example)
+        app.commands[called].make_context(called, arguments)
+    assert {shlex.split(example)[0] for example in command.examples} >= {name}
 
 
 def test_no_command_shows_the_help(cli):
@@ -76,7 +91,7 @@ def test_without_click_it_says_what_to_install(process):
     assert err == b"refdelta: the command line needs click; install with: pip install 'refdelta[cli]'\n"
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("shape", ["csv", "json", "table"])
 def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
     write_deltalake(tmp_path / "t", pa.table({"n": range(200_000), "text": ["x" * 20] * 200_000}))
@@ -88,7 +103,7 @@ def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
     assert running.wait(timeout=60) == 0
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("shape", ["csv", "json", "table"])
 def test_a_full_disk_behind_the_output_is_one_line(table, shape):
     command = [sys.executable, "-m", "refdelta", "read", table, "--format", shape]
@@ -97,6 +112,7 @@ def test_a_full_disk_behind_the_output_is_one_line(table, shape):
     assert (done.returncode, done.stderr) == (1, b"refdelta: No space left on device\n")
 
 
+@pytest.mark.tier("test")
 def test_an_interrupt_is_quiet(process):
     # The child sends itself the signal that Ctrl-C sends, where a command is at work.
     code = (
@@ -119,6 +135,7 @@ def test_the_live_line_is_drawn_over_itself_on_a_terminal_and_nowhere_else():
     assert [part.removeprefix("\x1b[2K") for part in terminal.getvalue().split("\r")] == ["", "1 of 2", "2 of 2", ""]
 
 
+@pytest.mark.tier("test")
 def test_a_write_on_a_terminal_shows_its_progress(tmp_path):
     (tmp_path / "a.csv").write_text("id\n" + "1\n" * 1000)
     ours, terminal = pty.openpty()
@@ -171,3 +188,87 @@ def test_completion_gives_a_script_and_answers(cli, monkeypatch, shell):
     assert answer.status == 0
     assert "history" in answer.out
     assert "vacuum" not in answer.out
+
+
+@pytest.mark.parametrize("words", ["read fl", "write flights a", "merge flights a", "clone t u"])
+def test_completion_of_paths(cli, monkeypatch, words):
+    monkeypatch.setenv("_REFDELTA_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"refdelta {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    assert cli().out == f"file,{words.split()[-1]}\n"
+
+
+WIDE = [f"column{number}" for number in range(60)]
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Output as on a terminal of 80 columns."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_a_row_of_many_columns_is_a_list_on_a_terminal(terminal, capsys):
+    echo_table(WIDE, [range(60), [None] * 59 + [7]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("─── 1 ")
+    assert lines[1].split() == ["column0", "0"]
+    assert [line.split() for line in lines[61:]] == [["───", "2"], ["column59", "7"]], "empty values are left out"
+    assert max(map(len, lines)) < 80
+
+
+def test_a_table_that_fits_is_a_table_on_a_terminal(terminal, capsys):
+    echo_table(["id", "name"], [(1, "one"), (22, "two")], right=["id"])
+    assert capsys.readouterr().out.splitlines() == ["id   name", "─" * 9, " 1   one", "22   two"]
+
+
+def test_few_long_columns_are_wrapped_on_a_terminal(terminal, capsys):
+    echo_table(["id", "text"], [(1, "y" * 100)])
+    out = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
+    assert out.count("y") == 100
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_cell_that_would_take_many_lines_makes_a_list(terminal, capsys):
+    echo_table(["id", "text"], [(1, "y" * 300)])
+    assert capsys.readouterr().out.splitlines() == ["─── 1 ", "id    1", f"text  {'y' * 300}"]
+
+
+def test_in_a_pipe_nothing_is_cut(capsys):
+    echo_table(WIDE, [range(60)])
+    heading, _, row = capsys.readouterr().out.splitlines()
+    assert (heading.split(), row.split()) == (WIDE, list(map(str, range(60))))
+    echo_table(["a", "b"], [("two\nlines", 1), ("漢字", 2)])
+    assert capsys.readouterr().out.splitlines() == ["a       b", "─" * 9, "two     1", "lines", "漢字    2"]
+
+
+def test_rows_are_printed_before_the_last_one_is_there(capsys):
+    def rows():
+        for number in range(3_000):
+            if number == 2_999:
+                assert "1999" in capsys.readouterr().out
+            yield (number, "x" * number)
+
+    echo_table(["n", "text"], rows())
+    assert capsys.readouterr().out.splitlines()[-1] == f"{2_999:<3}    {'x' * 2_999}".replace("2999    ", "2999   ")
+
+
+@pytest.mark.tier("test")
+@pytest.mark.parametrize("quiet", [True, False])
+def test_errors_are_red_on_a_terminal(quiet):
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | (
+        {"NO_COLOR": "1"} if quiet else {}
+    )
+    ours, stderr = pty.openpty()
+    command = [sys.executable, "-m", "refdelta", "read"]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)
+    os.close(stderr)
+    said = b""
+    with contextlib.suppress(OSError):
+        while block := os.read(ours, 4096):
+            said += block
+    os.close(ours)
+    assert running.wait(timeout=60) == 1
+    assert (b"\x1b[31mrefdelta:" in said) is not quiet
+    assert b"refdelta:" in said
