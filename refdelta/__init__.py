@@ -14,31 +14,39 @@ if TYPE_CHECKING:
 
     from refdelta import errors
     from refdelta.api.convert import convert_to_deltalake
+    from refdelta.api.explain import explain_conflict
     from refdelta.api.table import DeltaTable
+    from refdelta.api.telemetry import instrument
     from refdelta.api.writer import write_deltalake
     from refdelta.core.commit.budget import RowBudget
     from refdelta.core.log.actions import Txn as Transaction
     from refdelta.engine.arrow.variant import variants
     from refdelta.operations.write.column_declarations import Identity
-    from refdelta.operations.write.prepared_files import AddAction
+    from refdelta.operations.write.prepared_files import AddAction, RemoveAction
     from refdelta.schema import Schema
+    from refdelta.transaction.events import CommitEvent, observe_commits
     from refdelta.transaction.options import CommitOptions, CommitProperties
     from refdelta.transaction.results import CommitResult
     from refdelta.verifier.run import verify
 
 __all__ = [
     "AddAction",
+    "CommitEvent",
     "CommitOptions",
     "CommitProperties",
     "CommitResult",
     "DeltaTable",
     "Identity",
+    "RemoveAction",
     "RowBudget",
     "Schema",
     "Transaction",
     "__version__",
     "convert_to_deltalake",
     "errors",
+    "explain_conflict",
+    "instrument",
+    "observe_commits",
     "variants",
     "verify",
     "write_deltalake",
@@ -47,15 +55,20 @@ __all__ = [
 # Where each name is, and what it is called there.
 _HOMES = {
     "AddAction": ("operations.write.prepared_files", "AddAction"),
+    "CommitEvent": ("transaction.events", "CommitEvent"),
     "CommitOptions": ("transaction.options", "CommitOptions"),
     "CommitProperties": ("transaction.options", "CommitProperties"),
     "CommitResult": ("transaction.results", "CommitResult"),
     "DeltaTable": ("api.table", "DeltaTable"),
     "Identity": ("operations.write.column_declarations", "Identity"),
+    "RemoveAction": ("operations.write.prepared_files", "RemoveAction"),
     "RowBudget": ("core.commit.budget", "RowBudget"),
     "Schema": ("schema", "Schema"),
     "Transaction": ("core.log.actions", "Txn"),
     "convert_to_deltalake": ("api.convert", "convert_to_deltalake"),
+    "explain_conflict": ("api.explain", "explain_conflict"),
+    "instrument": ("api.telemetry", "instrument"),
+    "observe_commits": ("transaction.events", "observe_commits"),
     "variants": ("engine.arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("api.writer", "write_deltalake"),

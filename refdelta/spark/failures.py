@@ -8,6 +8,7 @@ never pickled: their messages contain data from logs and users.
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import importlib.util
 import re
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta import errors
-from refdelta.errors import ConflictDetails, DeltaError, InvalidArgumentError
+from refdelta.errors import ConflictDetails, ConflictParty, DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,10 +107,20 @@ def from_text(text: str) -> DeltaError | None:
         error.args = (record.text,)
         for name, value in record.attributes.items():
             was = _with_tuples(value)
-            setattr(error, name, ConflictDetails(**was) if name == "conflict" else was)
+            setattr(error, name, _conflict(was) if name == "conflict" else was)
     except (ValueError, AttributeError, TypeError):  # the text only looks like a mark
         return None
     return error
+
+
+def _conflict(was: dict[str, Any]) -> ConflictDetails:
+    values: dict[str, Any] = dict(was)
+    for name in {"winner", "own"} & was.keys():
+        known: dict[str, Any] = dict(was[name])
+        if known.get("time") is not None:
+            known["time"] = dt.datetime.fromisoformat(known["time"])
+        values[name] = ConflictParty(**known)
+    return ConflictDetails(**values)
 
 
 @contextmanager

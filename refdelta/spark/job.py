@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from refdelta.api.writer import existing
 from refdelta.core.log.paths import commit_key
-from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
@@ -28,7 +27,7 @@ from refdelta.spark import options as source_options
 from refdelta.spark import tasks
 from refdelta.spark.failures import check_session, raise_again, reported
 from refdelta.spark.leftovers import attempt, remove_leftovers, watched
-from refdelta.spark.types import delta_schema
+from refdelta.spark.types import declared_schema
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class FrameRows(Rows):
         check_session(df.sparkSession)
         if df.isStreaming:
             raise InvalidArgumentError(f"df is a stream; {STREAMS}")
-        self.schema = to_arrow(delta_schema(df.schema))
+        self.schema = declared_schema(df.schema)
         self._df = df
 
     def write(self, writer: FileWriter) -> WrittenFiles:
@@ -221,7 +220,7 @@ def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, re
     base = existing(store)
     if base is not None and not isinstance(reads_target, bool):
         base = load_snapshot(store, reads_target)
-    rows = to_arrow(delta_schema(schema))
+    rows = declared_schema(schema)
     target = request.target(base, rows)
     target.check_fits(rows)
     sql = request.predicate

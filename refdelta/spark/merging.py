@@ -45,7 +45,7 @@ from refdelta.spark import frames, tasks
 from refdelta.spark.buckets import FILE, ID, ROW, as_engine, in_buckets
 from refdelta.spark.failures import SparkUnavailableError, raise_again, reported
 from refdelta.spark.job import FrameRows
-from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
+from refdelta.spark.types import arrow_schema, declared_schema, delta_schema, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -384,7 +384,7 @@ class FrameSource:
                 "the source is a stream; writeStream.foreachBatch merges its batches, each once where the MERGE "
                 "has app_id=... and app_version=batch_id"
             )
-        self.schema = to_arrow(delta_schema(frame.schema))
+        self.schema = declared_schema(frame.schema)
         self._spark, self._frame, self._broadcast_bytes = spark, frame, broadcast_bytes
 
     def version_of(self, uri: str) -> int | None:

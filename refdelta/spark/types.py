@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from refdelta.core.table.column_mapping import each_field
+from refdelta.core.table.evolution import as_nullable
 from refdelta.core.table.types import (
     VOID,
     ArrayType,
@@ -17,6 +19,7 @@ from refdelta.core.table.types import (
     physical_name,
     schema_json,
 )
+from refdelta.engine.arrow.field_metadata import described_arrow
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -46,15 +49,31 @@ def delta_schema(schema: Any) -> StructType:
     Raises:
         UnsupportedTypeError: Delta has no such type.
     """
+    return StructType(tuple(_field(item, item.name, logical=True) for item in _parsed(schema)))
+
+
+def declared_schema(schema: Any) -> pa.Schema:
+    """The Arrow schema of a Spark ``StructType``, with all fields nullable, and their metadata as text without the keys
+    that Spark gives. Raises ``UnsupportedTypeError``.
+    """
+    found = as_nullable(each_field(_parsed(schema), _without_marks_of_spark))
+    return described_arrow(found, every=True)
+
+
+def _without_marks_of_spark(item: StructField) -> StructField:
+    kept = {key: value for key, value in item.metadata.items() if not key.startswith(("__", "spark."))}
+    return dataclasses.replace(item, metadata=kept)
+
+
+def _parsed(schema: Any) -> StructType:
     try:
-        fields = parse_schema(schema.json())
+        return parse_schema(schema.json())
     except UnsupportedFeatureError as error:
         raise UnsupportedTypeError(
             f"the DataFrame has {', '.join(error.features)}, which no Delta table can have"
         ) from None
     except InvalidLogError as error:
         raise UnsupportedTypeError(f"the DataFrame has a schema that no Delta table can have: {error}") from None
-    return StructType(tuple(_field(item, item.name, logical=True) for item in fields))
 
 
 def physical(item: StructField) -> StructField:

@@ -133,6 +133,10 @@ class FileCommitter:
         versions = range(read + 1, read if committed is None else committed + 1)
         return tuple(self._log[v] for v in versions) if versions and self._log.keys() >= {*versions} else None
 
+    def held(self, version: int) -> bytes | None:
+        """The commit file of a version that was read, if it is still held."""
+        return self._log.get(version)
+
     # --- details ---
 
     def _hold(self, version: int, data: bytes) -> None:

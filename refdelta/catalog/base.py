@@ -1,0 +1,300 @@
+"""``Catalog``: the methods of every catalog, over the few things that each one does in its own way."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from refdelta import arguments
+from refdelta.api.table import DeltaTable, create_in
+from refdelta.engine.log.listing import has_log
+from refdelta.engine.log.location import open_location
+from refdelta.engine.log.managed_log import ManagedStore, Ratifier
+from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from refdelta.transaction.time_travel import Version
+    from refdelta_storage import Store
+
+CommitMode: TypeAlias = Literal["staged", "inline"]
+
+_FEATURES = {
+    "delta.feature.catalogManaged": "supported",
+    "delta.feature.vacuumProtocolCheck": "supported",
+    "delta.enableInCommitTimestamps": "true",
+}
+# The properties that delta-spark gives such a table by default.
+_DEFAULTS = {
+    "delta.enableDeletionVectors": "true",
+    "delta.enableRowTracking": "true",
+    "delta.checkpointPolicy": "v2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table in a catalog.
+
+    Attributes:
+        name: its name, with the namespace.
+        location: its folder.
+        managed: whether the catalog ratifies its commits; otherwise it is a table of the file system.
+        table_id: its id in the catalog.
+        commits: where commits are before they are published: staged files, or the catalog itself.
+    """
+
+    name: str
+    location: str
+    managed: bool
+    table_id: str
+    commits: CommitMode = "staged"
+
+
+class Catalog(abc.ABC):
+    """A catalog of Delta tables.
+
+    Args:
+        storage_options: options of the stores of its tables.
+    """
+
+    def __init__(self, storage_options: Mapping[str, str] | None = None) -> None:
+        self._options = dict(arguments.mapping("storage_options", storage_options) or {})
+
+    # --- tables ---
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        location: str | os.PathLike[str] | None = None,
+        partition_by: Sequence[str] | str | None = None,
+        configuration: Mapping[str, str | None] | None = None,
+        *,
+        commits: CommitMode = "staged",
+        cluster_by: Sequence[str] | str | None = None,
+        description: str | None = None,
+    ) -> DeltaTable:
+        """Create a catalog-managed table without rows.
+
+        It has in-commit timestamps, and, unless the configuration says otherwise, deletion vectors, row tracking and V2
+        checkpoints, as in delta-spark.
+
+        Args:
+            name: its name, with its namespaces: ``sales.orders``.
+            schema: a :class:`refdelta.Schema`, or anything with ``__arrow_c_schema__``.
+            location: its folder, without a table; None for a folder that the catalog chooses.
+            partition_by: the partition columns, in order.
+            configuration: table properties.
+            commits: ``staged``: a commit is first a file of the table's folder; ``inline``: the catalog holds its
+                content, and a commit needs no put at all.
+            cluster_by: the clustering columns, in order.
+            description: a description of the table.
+
+        Raises:
+            TableAlreadyExistsError: the catalog has a table of this name, or the folder has one.
+            InvalidArgumentError: an argument is wrong.
+            StoreError: the store or the catalog cannot be reached.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            table = catalog.create_table("sales.orders", pa.schema({"id": pa.int64()}), location=uri)
+            write_deltalake(table, pa.table({"id": [1, 2]}), mode="append")
+        """
+        checked_name(name)
+        if commits not in ("staged", "inline"):
+            raise InvalidArgumentError(f"commits is one of 'staged', 'inline', not {commits!r}")
+        given = dict(arguments.mapping("configuration", configuration) or {})
+        asked = {key.lower() for key in given}
+        properties = {key: value for key, value in _DEFAULTS.items() if key.lower() not in asked}
+        with store_errors(f"create {name}"):
+            entry = self._reserve(name, None if location is None else str(location), commits)
+        try:
+            table = create_in(
+                self._managed(entry, self._empty_folder(entry)),
+                schema,
+                partition_by=partition_by,
+                cluster_by=cluster_by,
+                name=name,
+                description=description,
+                configuration={**properties, **given, **_FEATURES, "refdelta.catalog": self.name},
+            )
+        except BaseException:
+            with store_errors(f"create {name}"):
+                self._release(entry)
+            raise
+        with store_errors(f"create {name}"):
+            self._activate(entry)
+        return table
+
+    def _empty_folder(self, entry: Entry) -> Store:
+        store = open_location(entry.location, self._options)
+        if has_log(store):
+            raise TableAlreadyExistsError(
+                f"there is a table at {store.uri}; register_table gives a table of the file system a name"
+            )
+        return store
+
+    def register_table(self, name: str, location: str | os.PathLike[str]) -> DeltaTable:
+        """Give a table of the file system a name. It stays one: its commits do not go through the catalog.
+
+        Args:
+            name: its name.
+            location: its folder.
+
+        Raises:
+            TableNotFoundError: there is no table in this folder.
+            TableAlreadyExistsError: the catalog has a table of this name.
+            UnsupportedFeatureError: the table is managed by another catalog.
+
+        Example::
+
+            write_deltalake(uri, rows)
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            catalog.register_table("sales.old_orders", uri)
+        """
+        checked_name(name)
+        table = DeltaTable(location, storage_options=self._options)
+        with store_errors(f"register {name}"):
+            self._register(name, str(location))
+        return table
+
+    def table(self, name: str, version: Version | None = None) -> DeltaTable:
+        """A table of the catalog, with every verb of :class:`refdelta.DeltaTable`.
+
+        Args:
+            name: its name.
+            version: a version or a time, as the constructor of ``DeltaTable`` takes it.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of this name; the message suggests a similar one.
+            VersionNotFoundError: the table has no such version, or no longer.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            catalog.create_table("orders", pa.schema({"id": pa.int64()}), location=uri)
+            catalog.table("orders").count()
+        """
+        with store_errors(f"look up {name}"):
+            entry = self._entry(checked_name(name))
+        store = open_location(entry.location, self._options)
+        return DeltaTable.in_store(self._managed(entry, store) if entry.managed else store, version)
+
+    def publish(self, name: str) -> int:
+        """Write the ratified commits of a table into its log, as writers do in the background.
+
+        Args:
+            name: its name.
+
+        Returns:
+            The number of commits that this call published.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of this name.
+            StoreError: the store or the catalog cannot be reached; what was published so far stays.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            table = catalog.create_table("orders", pa.schema({"id": pa.int64()}), location=uri)
+            write_deltalake(table, pa.table({"id": [1]}), mode="append")
+            catalog.publish("orders")
+        """
+        with store_errors(f"publish {name}"):
+            entry = self._entry(checked_name(name))
+            if not entry.managed:
+                return 0
+            return self._managed(entry, open_location(entry.location, self._options)).publish()
+
+    def drop_table(self, name: str, *, purge: bool = False) -> None:
+        """Remove a table from the catalog.
+
+        Args:
+            name: its name.
+            purge: whether its files are deleted, too. Without that, the files of a catalog-managed table stay, and no
+                engine can commit to them any more.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of this name.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            catalog.create_table("orders", pa.schema({"id": pa.int64()}), location=uri)
+            catalog.drop_table("orders")
+        """
+        with store_errors(f"drop {name}"):
+            entry = self._entry(checked_name(name), staging=True)
+            self._drop(entry)
+            if purge:
+                store = open_location(entry.location, self._options)
+                store.delete([info.key for info in store.list()])
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """The name of the catalog for messages, without credentials."""
+
+    @abc.abstractmethod
+    def tables(self, namespace: str | None = None) -> list[str]:
+        """The names of the tables, in order; of one namespace, or of all."""
+
+    @abc.abstractmethod
+    def rename_table(self, name: str, new: str) -> None:
+        """Rename a table. Handles that are open go on."""
+
+    # --- for each catalog ---
+
+    @abc.abstractmethod
+    def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
+        """Take the name for a table that is being created, so that no other process creates one."""
+
+    @abc.abstractmethod
+    def _activate(self, entry: Entry) -> None:
+        """The table has its version 0."""
+
+    @abc.abstractmethod
+    def _release(self, entry: Entry) -> None:
+        """The table was not created."""
+
+    @abc.abstractmethod
+    def _register(self, name: str, location: str) -> None: ...
+
+    @abc.abstractmethod
+    def _entry(self, name: str, *, staging: bool = False) -> Entry:
+        """The table of this name; with ``staging`` also one whose creation did not end. Raises
+        ``TableNotFoundError``.
+        """
+
+    @abc.abstractmethod
+    def _drop(self, entry: Entry) -> None: ...
+
+    @abc.abstractmethod
+    def _ratifier(self, entry: Entry) -> Ratifier: ...
+
+    def _managed(self, entry: Entry, store: Store) -> ManagedStore:
+        return ManagedStore(store, self._ratifier(entry))
+
+
+def checked_name(name: str) -> str:
+    """The name of a table, if it is one: parts of at least one character, separated by dots.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if not isinstance(name, str) or not name or not all(part.strip() == part != "" for part in name.split(".")):
+        raise InvalidArgumentError(f"the name of a table is like 'orders' or 'sales.orders', not {name!r}")
+    return name
+
+
+def not_found(name: str, catalog: str, known: Sequence[str]) -> TableNotFoundError:
+    """The error for a table that does not exist, with a similar name."""
+    from refdelta.errors import unknown_name
+
+    return TableNotFoundError(unknown_name("table", name, known, where=f"the catalog {catalog}"))

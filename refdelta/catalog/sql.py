@@ -1,0 +1,411 @@
+"""``SqlCatalog``: a catalog in a database. SQLite serves the processes of one machine, PostgreSQL several machines.
+
+Three tables: the version of this schema, the Delta tables, and their ratified commits that are not known to be
+published. A commit is ratified by one transaction of the database: it moves the table's latest version from v - 1 to v,
+if the table is still the one that was opened, and inserts the commit. The row of the table is the lock: of two writers
+that propose the same version, the second one finds the version taken.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
+from refdelta.engine.log.managed_log import Ratified, RatifiedCommit, Refused
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, missing_package
+from refdelta_storage import Created, StorageError, Unknown
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+except ModuleNotFoundError:
+    raise missing_package("SqlCatalog", "catalog") from None
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from refdelta.engine.log.managed_log import Ratifier
+
+SCHEMA_VERSION = 1
+_BUSY_MS = 30_000
+_WINNERS = 100
+
+_META = sa.MetaData()
+_SCHEMA = sa.Table("refdelta_schema", _META, sa.Column("version", sa.Integer, nullable=False))
+_TABLES = sa.Table(
+    "refdelta_tables",
+    _META,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("name", sa.String(1024), nullable=False, unique=True),
+    sa.Column("location", sa.Text, nullable=False),
+    sa.Column("managed", sa.Boolean, nullable=False),
+    sa.Column("commits", sa.String(16), nullable=False),
+    # -1 while version 0 is being written.
+    sa.Column("latest", sa.BigInteger, nullable=False),
+    sa.Column("published", sa.BigInteger, nullable=False),
+    sa.Column("created_ms", sa.BigInteger, nullable=False),
+)
+_COMMITS = sa.Table(
+    "refdelta_commits",
+    _META,
+    sa.Column("table_id", sa.String(36), primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("file_name", sa.Text),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("timestamp_ms", sa.BigInteger, nullable=False),
+    sa.Column("data", sa.LargeBinary),
+)
+
+
+class SqlCatalog(Catalog):
+    """A catalog in a database.
+
+    Args:
+        url: the URL of the database, as SQLAlchemy takes it: ``sqlite:///catalog.db``,
+            ``postgresql+psycopg://user@host/database``. Its tables are created by the first use.
+        warehouse: the folder for tables without a location of their own; None if each table needs one.
+        storage_options: options of the stores of its tables.
+
+    Raises:
+        InvalidArgumentError: the URL is wrong, or its driver or SQLAlchemy is not installed.
+        StoreError: the database cannot be reached.
+
+    Example::
+
+        catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db", warehouse=folder)
+        table = catalog.create_table("sales.orders", pa.schema({"id": pa.int64()}))
+        catalog.tables("sales")
+    """
+
+    def __init__(
+        self,
+        url: str,
+        warehouse: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(storage_options)
+        try:
+            self._url = sa.make_url(url)
+            self._engine = _open(self._url)
+        except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
+            raise InvalidArgumentError(f"not the URL of a database that can be opened: {error}") from None
+        self._warehouse = None if warehouse is None else os.fspath(warehouse).rstrip("/")
+        self._process = os.getpid()
+        # A catalog that is forgotten closes its connections.
+        self._closing = weakref.finalize(self, self._engine.dispose)
+        self._make_schema()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        url = self._url.render_as_string(hide_password=False)
+        return type(self), (url, self._warehouse, self._options)
+
+    def __repr__(self) -> str:
+        return f"SqlCatalog({self.name!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to the database, as the end of a ``with`` block does. The catalog and its tables can be
+        used again, over new connections.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            catalog.close()
+        """
+        self.engine.dispose()
+
+    @property
+    def name(self) -> str:
+        """The URL without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    def tables(self, namespace: str | None = None) -> list[str]:
+        """The names of the tables, in order.
+
+        Args:
+            namespace: only those in this namespace, and in those below it; None for all.
+
+        Example::
+
+            SqlCatalog(f"sqlite:///{folder}/catalog.db").tables()
+        """
+        with self.reading("list the tables") as connection:
+            found = connection.execute(sa.select(_TABLES.c.name).where(_TABLES.c.latest >= 0))
+            names = sorted(name for (name,) in found)
+        return names if namespace is None else [name for name in names if name.startswith(f"{namespace}.")]
+
+    def namespaces(self) -> list[str]:
+        """The namespaces that have tables, in order.
+
+        Example::
+
+            SqlCatalog(f"sqlite:///{folder}/catalog.db").namespaces()
+        """
+        return sorted({name.rpartition(".")[0] for name in self.tables() if "." in name})
+
+    def rename_table(self, name: str, new: str) -> None:
+        """Rename a table. Handles that are open go on, since a table has an id beside its name.
+
+        Args:
+            name: its name.
+            new: its new name.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of this name.
+            TableAlreadyExistsError: it has one of the new name.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            catalog.create_table("orders", pa.schema({"id": pa.int64()}), location=uri)
+            catalog.rename_table("orders", "sales.orders")
+        """
+        entry = self._entry(checked_name(name))
+        with self.writing(f"rename {name}", checked_name(new)) as connection:
+            connection.execute(sa.update(_TABLES).where(_TABLES.c.id == entry.table_id).values(name=new))
+
+    # --- tables ---
+
+    def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
+        if location is None:
+            if self._warehouse is None:
+                raise InvalidArgumentError("a table needs a location, since the catalog has no warehouse")
+            location = f"{self._warehouse}/{name.replace('.', '/')}-{uuid.uuid4().hex[:8]}"
+        entry = Entry(name, location, managed=True, table_id=str(uuid.uuid4()), commits=commits)
+        self._insert(entry, latest=-1)
+        return entry
+
+    def _insert(self, entry: Entry, latest: int) -> None:
+        row = {
+            "id": entry.table_id,
+            "name": entry.name,
+            "location": entry.location,
+            "managed": entry.managed,
+            "commits": entry.commits,
+            "latest": latest,
+            "published": latest,
+            "created_ms": time.time_ns() // 1_000_000,
+        }
+        with self.writing(f"create {entry.name}", entry.name) as connection:
+            connection.execute(sa.insert(_TABLES).values(row))
+
+    def _activate(self, entry: Entry) -> None:
+        with self.writing(f"create {entry.name}", entry.name) as connection:
+            ours = sa.and_(_TABLES.c.id == entry.table_id, _TABLES.c.latest == -1)
+            connection.execute(sa.update(_TABLES).where(ours).values(latest=0, published=0))
+
+    def _release(self, entry: Entry) -> None:
+        with self.writing(f"create {entry.name}", entry.name) as connection:
+            ours = sa.and_(_TABLES.c.id == entry.table_id, _TABLES.c.latest == -1)
+            connection.execute(sa.delete(_TABLES).where(ours))
+
+    def _register(self, name: str, location: str) -> None:
+        self._insert(Entry(name, location, managed=False, table_id=str(uuid.uuid4())), latest=0)
+
+    def _entry(self, name: str, *, staging: bool = False) -> Entry:
+        with self.reading(f"look up {name}") as connection:
+            row = connection.execute(sa.select(_TABLES).where(_TABLES.c.name == name)).one_or_none()
+        if row is None or (row.latest < 0 and not staging):
+            raise not_found(name, self.name, self.tables())
+        return Entry(row.name, row.location, row.managed, row.id, row.commits)
+
+    def _drop(self, entry: Entry) -> None:
+        with self.writing(f"drop {entry.name}", entry.name) as connection:
+            connection.execute(sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id))
+            connection.execute(sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id))
+
+    def _ratifier(self, entry: Entry) -> Ratifier:
+        return SqlRatifier(self, entry)
+
+    # --- the database ---
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The engine of SQLAlchemy. A forked process has connections of its own."""
+        if self._process != os.getpid():
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+        return self._engine
+
+    def _make_schema(self) -> None:
+        with self.writing("open the catalog", "") as connection:
+            _META.create_all(connection)
+            found = connection.execute(sa.select(_SCHEMA.c.version)).scalars().all()
+            if not found:
+                connection.execute(sa.insert(_SCHEMA).values(version=SCHEMA_VERSION))
+            elif max(found) > SCHEMA_VERSION:
+                raise InvalidArgumentError(
+                    f"{self.name} was made by a newer refdelta: its schema has version {max(found)}, and this "
+                    f"one knows version {SCHEMA_VERSION}"
+                )
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[sa.Connection]:
+        """A connection for one statement that reads. Raises ``StorageError``; ``what`` is the attempted action."""
+        with _errors(what, self.name), self.engine.connect() as connection:
+            yield _at_once(connection)
+
+    @contextmanager
+    def writing(self, what: str, name: str = "") -> Iterator[sa.Connection]:
+        """A connection in a transaction, which is committed at the end of the block.
+
+        Args:
+            what: the attempted action, for messages.
+            name: the name that a new row takes.
+
+        Raises:
+            StorageError: the database failed.
+            TableAlreadyExistsError: the name is taken.
+        """
+        try:
+            with _errors(what, self.name), self.engine.begin() as connection:
+                yield connection
+        except _TakenError:
+            raise TableAlreadyExistsError(
+                f"the catalog {self.name} has a table {name!r}, or one is being created; drop_table removes one whose "
+                "creation did not end"
+            ) from None
+
+
+class SqlRatifier:
+    """The part of a :class:`SqlCatalog` that is for one table, a
+    :class:`~refdelta.engine.log.managed_log.Ratifier`.
+    """
+
+    maintenance: str | None = None
+
+    def __init__(self, catalog: SqlCatalog, entry: Entry) -> None:
+        self._catalog, self._entry = catalog, entry
+        self.inline = entry.commits == "inline"
+
+    @property
+    def name(self) -> str:
+        """The table and its catalog, for messages."""
+        return f"{self._entry.name} of the catalog {self._catalog.name}"
+
+    def ratified(self, first: int = 0) -> Ratified:
+        """One statement, so that the version and the commits are of one moment."""
+        own = sa.and_(_COMMITS.c.table_id == _TABLES.c.id, _COMMITS.c.version >= first)
+        asked = (
+            sa.select(_TABLES.c.latest, _COMMITS)
+            .select_from(_TABLES.outerjoin(_COMMITS, own))
+            .where(_TABLES.c.id == self._entry.table_id)
+            .order_by(_COMMITS.c.version)
+        )
+        with self._catalog.reading(f"ask for the versions of {self._entry.name}") as connection:
+            rows = connection.execute(asked).all()
+        if not rows:
+            raise StorageError(f"the catalog {self._catalog.name} has no table {self._entry.name} any more")
+        return Ratified(rows[0].latest, tuple(map(_commit, (row for row in rows if row.version is not None))))
+
+    def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+        """One transaction: the version moves by one, and the commit is there."""
+        table = self._entry.table_id
+        settling = False
+        try:
+            with self._catalog.engine.connect() as connection:
+                before = sa.and_(_TABLES.c.id == table, _TABLES.c.latest == commit.version - 1)
+                moved = connection.execute(sa.update(_TABLES).where(before).values(latest=commit.version))
+                if moved.rowcount != 1:
+                    connection.rollback()
+                    return self._refused(commit)
+                row = {
+                    "table_id": table,
+                    "version": commit.version,
+                    "file_name": commit.file_name,
+                    "size": commit.size,
+                    "timestamp_ms": commit.timestamp_ms,
+                    "data": commit.data,
+                }
+                connection.execute(sa.insert(_COMMITS).values(row))
+                settling = True
+                connection.commit()
+        except exc.SQLAlchemyError as error:
+            if settling:
+                return Unknown(error)
+            raise StorageError(
+                f"{self._catalog.name} did not ratify version {commit.version}: {_reason(error)}"
+            ) from error
+        return Created()
+
+    def _refused(self, commit: RatifiedCommit) -> Refused:
+        answer = self.ratified(commit.version)
+        if answer.latest < commit.version - 1:
+            raise StorageError(
+                f"version {commit.version} of {self._entry.name} cannot be ratified: the latest is {answer.latest}"
+            )
+        return Refused(answer.commits[:_WINNERS])
+
+    def published(self, version: int) -> None:
+        """Forget the commits up to this version: readers find them in the log."""
+        old = sa.and_(_COMMITS.c.table_id == self._entry.table_id, _COMMITS.c.version <= version)
+        ours = sa.and_(_TABLES.c.id == self._entry.table_id, _TABLES.c.published < version)
+        with self._catalog.writing(f"note what is published of {self._entry.name}") as connection:
+            connection.execute(sa.update(_TABLES).where(ours).values(published=version))
+            connection.execute(sa.delete(_COMMITS).where(old))
+
+
+def _commit(row: Any) -> RatifiedCommit:
+    return RatifiedCommit(row.version, row.size, row.timestamp_ms, row.file_name, row.data)
+
+
+def _open(url: sa.URL) -> sa.Engine:
+    if url.get_backend_name() != "sqlite":
+        return sa.create_engine(url, pool_pre_ping=True)
+    engine = sa.create_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # so that a transaction begins as below, and not at some later statement
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _began(connection: sa.Connection) -> None:
+        # A transaction that reads first and then writes would fail where another one wrote in between.
+        if not connection.get_execution_options().get(_READS):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+_READS = "refdelta_reads"
+
+
+def _at_once(connection: sa.Connection) -> sa.Connection:
+    """The connection for one statement that reads, which needs no transaction around it."""
+    if connection.dialect.name == "sqlite":
+        return connection.execution_options(**{_READS: True})
+    return connection.execution_options(isolation_level="AUTOCOMMIT")
+
+
+class _TakenError(Exception):
+    """Internal: a row with this key is there."""
+
+
+@contextmanager
+def _errors(what: str, catalog: str) -> Iterator[None]:
+    try:
+        yield
+    except exc.IntegrityError as error:
+        raise _TakenError from error
+    except exc.SQLAlchemyError as error:
+        raise StorageError(f"cannot {what}: {catalog} failed: {_reason(error)}") from error
+
+
+def _reason(error: exc.SQLAlchemyError) -> str:
+    """The first line of the driver's message, without the statement."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]

@@ -1,0 +1,61 @@
+"""The committer of catalogs: a version is committed when its catalog has ratified it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refdelta.core.commit import effects
+from refdelta.engine.log.file_committer import FileCommitter
+from refdelta.engine.log.managed_log import Refused, managed_by
+from refdelta.errors import InternalError
+from refdelta_storage.base import Created, Unknown
+from refdelta_storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.managed_log import ManagedStore, RatifiedCommit
+
+
+class ManagedCommitter(FileCommitter):
+    """The committer of catalogs: what a version is, the catalog knows, and never forgets."""
+
+    @property
+    def _log_of(self) -> ManagedStore:
+        managed = managed_by(self._store)
+        if managed is None:
+            raise InternalError("the committer of catalogs is for catalog-managed tables")
+        return managed
+
+    def commit(self, version: int, data: bytes) -> effects.Committed | effects.Exists | effects.Unknown:
+        """Propose the commit; version 0 is put into the log, and registered by the caller."""
+        if version == 0:
+            return super().commit(version, data)
+        match self._log_of.propose(version, data):
+            case Created():
+                self._hold(version, data)
+                return effects.Committed()
+            case Refused(winners):
+                return effects.Exists(self._contents(version, winners))
+            case Unknown(cause):
+                return effects.Unknown(cause)
+
+    def exists(self, version: int) -> bool:
+        """Whether it is ratified, even if its file was cleaned up: the next version follows it all the same."""
+        if version < 0:
+            return super().exists(version)
+        return version <= self._log_of.latest or version <= self._log_of.ask(version + 1).latest
+
+    def newest(self, after: int) -> int:
+        """The latest ratified version."""
+        return max(after, self._log_of.ask(after + 1).latest)
+
+    def withdraw(self, version: int) -> None:
+        """Never: a ratified commit stands."""
+        raise StorageError(f"version {version} is ratified, and cannot be withdrawn")
+
+    def _contents(self, version: int, winners: tuple[RatifiedCommit, ...]) -> tuple[bytes, ...]:
+        found: list[bytes] = []
+        for commit in winners:
+            if commit.version != version + len(found) or commit.data is None:
+                break
+            found.append(commit.data)
+        return tuple(found)

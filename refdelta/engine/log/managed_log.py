@@ -1,0 +1,458 @@
+"""The log of a catalog-managed table, as a store (PROTOCOL.md, "Catalog-managed tables").
+
+A catalog, and not the file system, decides which commits are versions of such a table. :class:`ManagedStore` shows the
+table's folder as if every ratified commit were published, and no other: the rest of the engine reads and writes logs as
+always. Snapshots, time travel, history, change feeds, streams and the verifier need no second way.
+
+    version v       ratified, not published           published           above the latest ratified
+    get, head,      the staged file, or the bytes     the file of the     nothing is there
+    list            that the catalog holds            log
+    put_if_absent                                                         stage, then propose to the catalog
+
+A :class:`Ratifier` is what a catalog does for one table. A version has one ratified commit for ever, so what was read
+of it is remembered; only the latest version has to be asked for.
+"""
+
+from __future__ import annotations
+
+import builtins
+import heapq
+import threading
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Protocol as Interface
+
+from refdelta.core.log.paths import LOG, MAX_VERSION, commit_key, parse_log_name
+from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.errors import UnsupportedFeatureError
+from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
+from refdelta_storage.memory import MemoryStore
+from refdelta_storage.wrappers import WrapperStore
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from refdelta.core.log.actions import Metadata, Protocol
+
+FEATURE = "catalogManaged"
+CATALOG = "refdelta.catalog"
+"""The property with the name of the catalog, for the message of an engine that opens the table by its path."""
+
+STAGED = f"{LOG}/_staged_commits"
+_TRIES = 3
+_DIGITS = 20
+_REMEMBERED = 10_000
+_HELD_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RatifiedCommit:
+    """A commit that a catalog has ratified, or is asked to.
+
+    Attributes:
+        version: its version.
+        size: its size in bytes.
+        timestamp_ms: its in-commit timestamp, in milliseconds since 1970 (UTC).
+        file_name: the name of its file in ``_delta_log/_staged_commits``; None if the catalog holds the content.
+        data: the content; None if it is staged, or not sent along.
+    """
+
+    version: int
+    size: int
+    timestamp_ms: int
+    file_name: str | None = None
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratified:
+    """The answer of a catalog.
+
+    Attributes:
+        latest: the latest ratified version.
+        commits: the ratified commits that the catalog still holds, without a gap up to ``latest``; empty if all of them
+            are published.
+    """
+
+    latest: int
+    commits: tuple[RatifiedCommit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The version is ratified already. It may be ours, from a request without a reply.
+
+    Attributes:
+        winners: the ratified commits from this version on, if the catalog sent them along.
+    """
+
+    winners: tuple[RatifiedCommit, ...] = ()
+
+
+class Ratifier(Interface):
+    """The part of a catalog that is for one table. Each method may raise ``StorageError``.
+
+    Attributes:
+        inline: whether the catalog holds the content of commits.
+        maintenance: the reason why it does not permit maintenance (OPTIMIZE, VACUUM, REORG, log cleanup); None if it
+            does.
+    """
+
+    inline: bool
+    maintenance: str | None
+
+    @property
+    def name(self) -> str:
+        """The table's name and its catalog, for messages; without credentials."""
+
+    def ratified(self, first: int = 0) -> Ratified:
+        """The latest version, and the commits from ``first`` on that it still holds."""
+
+    def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+        """Ratify a commit, if its version is the next one.
+
+        Returns:
+            ``Created`` if it is ratified; ``Refused`` if another commit has the version; ``Unknown`` without a certain
+            answer. Raises ``StorageError`` only if it is certain that it was not and will not be ratified.
+        """
+
+    def published(self, version: int) -> None:
+        """Take note that all versions up to this one are in the log; the catalog may forget them."""
+
+
+class ManagedStore(WrapperStore):
+    """The folder of a catalog-managed table.
+
+    Args:
+        inner: the store of the folder.
+        ratifier: the catalog.
+    """
+
+    def __init__(self, inner: Store, ratifier: Ratifier) -> None:
+        super().__init__(inner)
+        self.ratifier = ratifier
+        self._known: dict[int, RatifiedCommit] = {}
+        self._held = 0
+        self._forgotten = -1
+        self._latest = -1
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
+    # --- the catalog ---
+
+    def ask(self, first: int = 0) -> Ratified:
+        """The catalog's answer of this moment; see :meth:`Ratifier.ratified`.
+
+        Raises:
+            StorageError: the catalog failed, or its answer has a gap.
+        """
+        answer = self.ratifier.ratified(first)
+        versions = [commit.version for commit in answer.commits]
+        if versions and versions != [*range(versions[0], answer.latest + 1)]:
+            raise StorageError(f"{self.ratifier.name} names versions {versions}, with {answer.latest} as the latest")
+        self._remember(answer.commits)
+        self._latest = max(self._latest, answer.latest)
+        return answer
+
+    def propose(self, version: int, data: bytes) -> Created | Refused | Unknown:
+        """Have a commit ratified: staged under a new name, unless the catalog holds contents.
+
+        Raises:
+            StorageError: it is certain that it was not ratified.
+            InvalidLogError: it has no in-commit timestamp.
+        """
+        timestamp = in_commit_timestamp(data, commit_key(version))
+        if self.ratifier.inline:
+            commit = RatifiedCommit(version, len(data), timestamp, data=data)
+        else:
+            commit = RatifiedCommit(version, len(data), timestamp, file_name=self._stage(version, data))
+        outcome = self.ratifier.propose(commit)
+        if isinstance(outcome, Created):
+            self._remember([commit])
+            self._latest = max(self._latest, version)
+        elif isinstance(outcome, Refused):
+            self._remember(outcome.winners)
+        return outcome
+
+    def _stage(self, version: int, data: bytes) -> str:
+        for _ in range(_TRIES):
+            name = f"{version:020d}.{uuid.uuid4()}.json"
+            if isinstance(self.inner.put_if_absent(f"{STAGED}/{name}", data), Created):
+                return name
+        raise StorageError(f"the commit for version {version} cannot be staged: the store gives no certain answer")
+
+    def content(self, commit: RatifiedCommit) -> bytes:
+        """The content of a ratified commit: the catalog's, that of its staged file, or, once that is gone, that of the
+        published file.
+
+        Raises:
+            StorageError: it is nowhere, or has another size than the catalog says.
+        """
+        data = commit.data
+        if commit.file_name is not None:
+            with suppress(ObjectNotFoundError):
+                data = self.inner.get(f"{STAGED}/{_checked(commit.file_name)}")
+        if data is None:
+            data = self.inner.get(commit_key(commit.version))
+        if len(data) != commit.size:
+            raise StorageError(
+                f"the commit of version {commit.version} has {len(data)} bytes, but {commit.size} by "
+                f"{self.ratifier.name}"
+            )
+        return data
+
+    @property
+    def latest(self) -> int:
+        """The latest version that is known to be ratified; -1 if none is."""
+        return self._latest
+
+    def unpublished(self) -> tuple[RatifiedCommit, ...]:
+        """The ratified commits that the catalog still holds, oldest first."""
+        return self.ask().commits
+
+    def publish(self, most: int | None = None) -> int:
+        """Write ratified commits into the log, oldest first (PROTOCOL.md, "Publishing commits").
+
+        Every writer may do so at any time: a version has one content, so it does no harm if several do.
+
+        Args:
+            most: the number of commits; None for all.
+
+        Returns:
+            How many commits this call published.
+
+        Raises:
+            StorageError: the store or the catalog failed; what was published so far stays.
+        """
+        count, last = 0, None
+        try:
+            for commit in self.unpublished()[:most]:
+                count += self._publish(commit)
+                last = commit.version
+        finally:
+            if last is not None:
+                self.ratifier.published(last)
+        return count
+
+    def _publish(self, commit: RatifiedCommit) -> bool:
+        """Write one commit into the log; False if it is there."""
+        key, data = commit_key(commit.version), self.content(commit)
+        for _ in range(_TRIES):
+            match self.inner.put_if_absent(key, data):
+                case Created():
+                    return True
+                case Exists():
+                    if self.inner.get(key) != data:
+                        raise StorageError(
+                            f"{key} is not the commit that {self.ratifier.name} ratified as this version"
+                        )
+                    return False
+        raise StorageError(f"version {commit.version} cannot be published: no certain answer of the store")
+
+    def _remember(self, commits: Iterable[RatifiedCommit]) -> None:
+        """Remember commits; where they become too many, or too long, the older half is forgotten."""
+        with self._lock:
+            for commit in commits:
+                if commit.version not in self._known:
+                    self._known[commit.version] = commit
+                    self._held += len(commit.data or b"")
+            if len(self._known) > _REMEMBERED or self._held > _HELD_BYTES:
+                versions = sorted(self._known)
+                for version in versions[: len(versions) // 2]:
+                    self._held -= len(self._known.pop(version).data or b"")
+                    self._forgotten = max(self._forgotten, version)
+
+    def _of_catalog(self, version: int) -> RatifiedCommit | None:
+        """A commit as the catalog holds it now; None if it is published."""
+        return next((one for one in self.ratifier.ratified(version).commits if one.version == version), None)
+
+    # --- the store ---
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Commits of versions above 0 are proposed to the catalog; everything else is put into the folder."""
+        version = _version(key)
+        if not version:
+            return self.inner.put_if_absent(key, data)
+        outcome = self.propose(version, data)
+        return Exists() if isinstance(outcome, Refused) else outcome
+
+    def put(self, key: str, data: bytes) -> None:
+        if _version(key) is not None:
+            raise StorageError(f"{key} is not replaced: {self.ratifier.name} has ratified it")
+        self.inner.put(key, data)
+
+    def get(self, key: str) -> bytes:
+        commit = self._ratified(key)
+        return self.inner.get(key) if commit is None else self.content(commit)
+
+    def get_many(self, keys: Iterable[str]) -> builtins.list[bytes]:
+        wanted = list(keys)
+        unpublished = [self._ratified(key) for key in wanted]
+        others = iter(self.inner.get_many([key for key, one in zip(wanted, unpublished, strict=True) if one is None]))
+        return [next(others) if one is None else self.content(one) for one in unpublished]
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._of(key).get_range(key, start, length)
+
+    def get_ranges(self, key: str, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        return self._of(key).get_ranges(key, ranges)
+
+    def open_input(self, key: str, size: int | None = None) -> BinaryIO:
+        return self._of(key).open_input(key, size)
+
+    def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        if _version(key) is not None:
+            raise StorageError(f"{key} is not written as a stream: {self.ratifier.name} ratifies commits")
+        return self.inner.open_output(key)
+
+    def head(self, key: str) -> ObjectInfo:
+        commit = self._ratified(key)
+        return self.inner.head(key) if commit is None else _info(commit)
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
+        if not (prefix.startswith(LOG) or LOG.startswith(prefix)):
+            return self.inner.list(prefix, after)
+        # The catalog first: what is published between the two requests is in its answer, too.
+        answer = self.ask()
+        with self._lock:
+            known = [*self._known.values(), *answer.commits]
+        keys = {commit_key(one.version): one for one in known if one.version <= answer.latest}
+        wanted = sorted(key for key in keys if key.startswith(prefix) and (after is None or key > after))
+        held = (_info(keys[key]) for key in wanted)
+        there = (info for info in self.inner.list(prefix, after) if self._shows(info.key, answer.latest, keys))
+        return heapq.merge(held, there, key=lambda info: info.key.encode())
+
+    def list_keys(self, prefix: str = "", after: str | None = None) -> builtins.list[str]:
+        return [info.key for info in self.list(prefix, after)]
+
+    def local_path(self, key: str) -> str | None:
+        return None if _version(key) is not None else self.inner.local_path(key)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete files of the folder. A commit that is not published stays."""
+        wanted = list(keys)
+        versions = [version for key in wanted if (version := _version(key)) is not None]
+        held = {commit.version for commit in self.ask().commits} if versions else set()
+        if kept := sorted(held.intersection(versions)):
+            raise StorageError(f"versions {kept} are not published yet, and are not deleted")
+        self.inner.delete(wanted)
+        with self._lock:
+            for version in versions:
+                known = self._known.pop(version, None)
+                self._held -= len(known.data or b"") if known else 0
+
+    @staticmethod
+    def _shows(key: str, latest: int, held: Iterable[str]) -> bool:
+        name = parse_log_name(key) if key.startswith(LOG) else None
+        return name is None or (name.hi <= latest and key not in held)
+
+    def _ratified(self, key: str) -> RatifiedCommit | None:
+        """The ratified commit of a key, if the catalog has named it; None for a file of the folder.
+
+        Raises ``ObjectNotFoundError`` for a version that is not ratified, whatever the folder has.
+        """
+        version = _version(key)
+        if version is None:
+            return None
+        if version > self._latest:
+            self.ask()
+        if version > self._latest:
+            raise ObjectNotFoundError(f"version {version} is not ratified by {self.ratifier.name}")
+        with self._lock:
+            known = self._known.get(version)
+        return self._of_catalog(version) if known is None and version <= self._forgotten else known
+
+    def _of(self, key: str) -> Store:
+        """The store that has the object: the folder, or for a commit that the catalog holds its content."""
+        commit = self._ratified(key)
+        if commit is None:
+            return self.inner
+        one = MemoryStore()
+        one.put(key, self.content(commit))
+        return one
+
+
+def managed_by(store: Store) -> ManagedStore | None:
+    """The catalog-managed log in or below a store; None if commits are files."""
+    while isinstance(store, WrapperStore):
+        if isinstance(store, ManagedStore):
+            return store
+        store = store.inner
+    return None
+
+
+def check_place(store: Store, protocol: Protocol, metadata: Metadata) -> None:
+    """Refuse a catalog-managed table whose commits are asked for without its catalog, and the reverse.
+
+    Args:
+        store: the store of the table's folder.
+        protocol: the table's protocol.
+        metadata: the table's metadata.
+
+    Raises:
+        UnsupportedFeatureError: its commits are with a catalog, and this is its folder; or the other way round.
+    """
+    managed = managed_by(store)
+    needed = FEATURE in (protocol.writer_features or ()) or FEATURE in (protocol.reader_features or ())
+    if needed and managed is None:
+        catalog = (metadata.configuration or {}).get(CATALOG)
+        where = f"the catalog {catalog}" if catalog else "a catalog"
+        raise UnsupportedFeatureError(
+            [FEATURE],
+            "open or make",
+            "its commits go through a catalog, never straight to its folder: take it from "
+            f"{where}, as catalog.table(name)",
+        )
+    if managed is not None and not needed:
+        raise UnsupportedFeatureError(
+            [FEATURE],
+            "commit to",
+            f"the feature is missing in the protocol of a table that {managed.ratifier.name} manages",
+        )
+
+
+def check_maintenance(store: Store, what: str) -> None:
+    """Refuse maintenance that the table's catalog does not permit.
+
+    Args:
+        store: the table's store.
+        what: the statement, for the message.
+
+    Raises:
+        UnsupportedFeatureError: the catalog does not permit it.
+    """
+    managed = managed_by(store)
+    if managed is not None and managed.ratifier.maintenance is not None:
+        raise UnsupportedFeatureError(["catalogManaged"], what, managed.ratifier.maintenance)
+
+
+def _version(key: str) -> int | None:
+    """The version of a key of a commit; None for other keys."""
+    name = parse_log_name(key) if key.startswith(f"{LOG}/") else None
+    return name.version if name is not None and name.kind == "commit" else None
+
+
+def staged_version(key: str) -> int:
+    """The version for which a commit was staged, by its key; a version that no table has for other keys."""
+    name = key.removeprefix(f"{STAGED}/").partition(".")[0]
+    return int(name) if len(name) == _DIGITS and name.isdecimal() else MAX_VERSION
+
+
+def _info(commit: RatifiedCommit) -> ObjectInfo:
+    return ObjectInfo(commit_key(commit.version), commit.size, commit.timestamp_ms)
+
+
+def _checked(name: str) -> str:
+    """The name of a staged file, which is a claim of the catalog: no path."""
+    if "/" in name or name in ("", ".", ".."):
+        raise StorageError(f"the catalog names {name!r} as a staged commit, which is no file name")
+    return name
