@@ -1,0 +1,1 @@
+"""The notebooks, and the pages that are made of them (:mod:`notebooks.pages`)."""
