@@ -56,6 +56,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.choose(config.getoption("tier") or tiers.ALL)
+    # What a property without `@examples` tries.
+    hypothesis.settings.register_profile("tier", max_examples=tiers.budget(hypothesis.settings.default.max_examples))
+    hypothesis.settings.load_profile("tier")
     # What tests write is small and soon gone. In memory no fsync waits for a disk.
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _has_room(_MEMORY):
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)

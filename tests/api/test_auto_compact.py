@@ -113,6 +113,7 @@ def test_large_files_do_not_count(tmp_path):
     assert operations(path)[0] == "OPTIMIZE"
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize(
     ("configuration", "wanted"),
     [

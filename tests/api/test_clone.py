@@ -44,6 +44,7 @@ def rows(table):
     return sorted(table.to_pyarrow_table()["id"].to_pylist())
 
 
+@pytest.mark.sample(check=1)
 def test_a_clone_begins_as_its_source_and_goes_its_own_way(source, tmp_path):
     table, options = source
     clone = table.shallow_clone(tmp_path / "clone", storage_options=options)

@@ -176,6 +176,7 @@ def test_writes_agree_with_the_columns(tmp_path):
 WIDE = pa.table({f"c{i}": pa.array([i, i + 1], pa.int64()) for i in range(40)})
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(
     ("configuration", "others"),
     [

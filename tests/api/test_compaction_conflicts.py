@@ -101,6 +101,7 @@ def z_order(txn):
 # --- never -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(check=6)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("rearrange", [compact, purge])
 @pytest.mark.parametrize("level", LEVELS)
@@ -115,6 +116,7 @@ def test_a_change_that_lost_to_a_compaction_follows_the_rows(path, change, rearr
     assert DeltaTable(path).count() == len(after(change))
 
 
+@pytest.mark.sample(check=6)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("rearrange", [compact, purge])
 @pytest.mark.parametrize("level", LEVELS)
@@ -132,6 +134,7 @@ def test_a_compaction_that_lost_to_a_change_takes_its_deletions_along(path, chan
     assert DeltaTable(path).count() == len(held(path))
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize("rearrange", [compact, purge, z_order])
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_append_is_never_in_the_way(path, rearrange, level):
@@ -265,6 +268,7 @@ def test_a_group_whose_file_was_overwritten_is_dropped_and_the_others_commit(tmp
 # --- ZORDER, and tables without vectors --------------------------------------------------------------------------
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_sorting_may_conflict(path, change):
     table = DeltaTable(path)
@@ -287,6 +291,7 @@ def test_sorting_may_conflict(path, change):
     assert len(files - data_files(path)) == 1
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("rearrange", [compact, z_order])
 @pytest.mark.parametrize("compaction_first", [True, False])
 def test_without_vectors_files_decide(tmp_path, rearrange, compaction_first):

@@ -1,8 +1,8 @@
 """The examples in the docstrings of public names: each runs, and each public name has one.
 
 An example is the indented block after ``Example::``. It runs with a small table as ``table``, with ``rows`` of the same
-schema as a pyarrow table, and with the path of an empty folder as ``uri``. ``pa``, ``pq``, ``Path`` and the
-public names of ``refdelta`` are in scope.
+schema as a pyarrow table, with the path of an empty folder as ``uri``, and that of a folder as ``folder``. ``pa``,
+``pq``, ``Path``, ``SqlCatalog`` and the public names of ``refdelta`` are in scope.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from refdelta import (
     CommitResult,
     DeltaTable,
     Identity,
+    RemoveAction,
     convert_to_deltalake,
+    explain_conflict,
+    instrument,
+    observe_commits,
     write_deltalake,
 )
 from refdelta.api.alter import Alterations, TableAlterer
@@ -34,16 +38,25 @@ from refdelta.api.optimizer import TableOptimizer
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
 from refdelta.api.transaction import WriteTransaction
+from refdelta.catalog import Catalog, SqlCatalog
+from refdelta.transaction import events
 from refdelta.transaction.transaction import Transaction
 
-FUNCTIONS = (write_deltalake, convert_to_deltalake)
-WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable)
-METHODS_ALONE = (Handle, Reading, Statements)
-"""The bases of ``DeltaTable``; the example of the class is its own."""
-VALUES = (AddAction, CommitOptions, CommitProperties, CommitResult, Identity)
+FUNCTIONS = (write_deltalake, convert_to_deltalake, explain_conflict, observe_commits, instrument)
+WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable, SqlCatalog)
+METHODS_ALONE = (Handle, Reading, Statements, Catalog)
+"""The bases of ``DeltaTable`` and of catalogs, whose example is their own."""
+VALUES = (AddAction, CommitOptions, CommitProperties, CommitResult, Identity, RemoveAction)
 """Classes of which the class alone has an example: they have attributes, and no methods but those of a mapping."""
 
 WITHOUT = {
+    "Catalog.name": "a property of one word",
+    "Catalog.rename_table": "each catalog has its own",
+    "Catalog.tables": "each catalog has its own",
+    "SqlCatalog.name": "a property of one word",
+    "SqlCatalog.engine": "SQLAlchemy's, for the tables of the catalog",
+    "SqlCatalog.reading": "called for the tables of the catalog",
+    "SqlCatalog.writing": "called for the tables of the catalog",
     "Handle.table_uri": "a property of one word",
     "Handle.store": "a property of one word",
     "Handle.pinned": "a property of one word",
@@ -97,8 +110,9 @@ def _rows(ids):
 
 
 @pytest.fixture
-def scope(tmp_path):
+def scope(tmp_path, monkeypatch):
     """The names that an example may use."""
+    monkeypatch.setattr(events, "_observers", ())  # those that an example leaves behind end with it
     write_deltalake(tmp_path / "t", _rows([1, 2, 3]))
     (tmp_path / "empty").mkdir()
     names = {name: getattr(refdelta, name) for name in refdelta.__all__}
@@ -107,12 +121,15 @@ def scope(tmp_path):
         "table": table,
         "rows": _rows([3, 4]),
         "uri": str(tmp_path / "empty"),
+        "folder": str(tmp_path),
+        "SqlCatalog": SqlCatalog,
         "pa": pa,
         "pq": pq,
         "Path": Path,
     }
 
 
+@pytest.mark.sample(check=30)
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 def test_an_example_runs(name, example, scope, capsys):
     exec(compile(example, f"<the example of {name}>", "exec"), scope)

@@ -285,6 +285,7 @@ def test_partitions_stay_apart(parted):
     check_places(parted, 3)
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize(
     ("filters", "partitions"),
     [

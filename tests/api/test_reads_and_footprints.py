@@ -60,6 +60,7 @@ MERGES = {
 }
 
 
+@pytest.mark.sample(check=8)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("configuration", [{}, VECTORS], ids=["files", "vectors"])
 @pytest.mark.parametrize("merge", MERGES)
@@ -321,6 +322,7 @@ def sources(path, alias):
     yield "behind other rows", lambda: (item for item in [ids(50), DeltaTable(path).scan()])
 
 
+@pytest.mark.sample(check=6)
 @pytest.mark.parametrize("name", [name for name, _ in sources("", "")])
 @pytest.mark.parametrize("how", ["append", "write_deltalake", "merge"])
 def test_a_source_that_is_the_table_in_disguise(path, tmp_path, name, how, meanwhile):

@@ -39,6 +39,7 @@ def path(request, tmp_path):
     return tmp_path / "t"
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize("version", range(4))
 def test_each_version_comes_back(path, version):
     table = DeltaTable(path)

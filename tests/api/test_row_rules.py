@@ -43,6 +43,7 @@ PATHS = {
 }
 
 
+@pytest.mark.sample(check=8)
 @pytest.mark.parametrize("path", PATHS)
 def test_no_path_writes_a_row_that_breaks_a_constraint(table, path):
     before = table.file_uris()

@@ -178,6 +178,7 @@ def test_asking_for_row_ids():
         DeltaTable(plain.uri).to_pyarrow_table(columns=["_metadata.row_id"])
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(("mode", "partitioned"), [("none", True), ("name", False), ("id", False)])
 def test_rows_are_found_by_their_ids(mode, partitioned):
     more = {} if mode == "none" else {"delta.columnMapping.mode": mode}

@@ -111,6 +111,7 @@ class Model:
         self.rows = self.versions[self.table.version()] = now
 
 
+@pytest.mark.tier("test")
 @examples(6)
 @given(
     configuration=CONFIGURATIONS,

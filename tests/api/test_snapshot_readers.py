@@ -63,6 +63,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sample(check=1)
 def test_a_reader_sees_its_snapshot_to_the_end(path, monkeypatch):
     """Each change is made between two batches that the reader takes; it reads one ahead."""
     monkeypatch.setattr(executor, "LOOK_AHEAD_BYTES", 1)

@@ -130,6 +130,7 @@ FORBIDDEN = {
 }
 
 
+@pytest.mark.sample(test=3)
 @pytest.mark.tier("test")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone may become another user")
 @pytest.mark.parametrize("forbidden", FORBIDDEN)
@@ -212,7 +213,7 @@ def test_a_folder_that_was_removed(table, tmp_path, use):
     assert everything(tmp_path) == []
 
 
-@pytest.mark.sample(check=8)
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize("what", ["all", "log"])
 @pytest.mark.parametrize("when", ["before the statement", "before the commit"])
 @pytest.mark.parametrize("statement", STAGED)

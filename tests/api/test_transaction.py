@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pytest
 
@@ -316,3 +318,30 @@ def test_what_a_transaction_reads_is_of_the_time_at_which_it_began(path):
 def test_a_predicate_of_no_known_kind_is_refused(path):
     with pytest.raises(errors.PredicateError, match="int"):
         DeltaTable(path).scan(predicate=5)
+
+
+def test_a_commit_without_its_checkpoint(tmp_path):
+    every = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 days"}
+    write_deltalake(tmp_path, pa.table({"id": [0]}), configuration=every)
+
+    def checkpoints():
+        return sorted(path.name[:20] for path in (tmp_path / "_delta_log").glob("*.checkpoint*"))
+
+    for number in range(1, 5):
+        options = CommitProperties(create_checkpoint=False if number == 2 else None)
+        write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append", commit_properties=options)
+        assert checkpoints() == ([f"{4:020}"] if number == 4 else [])
+    with pytest.raises(errors.InvalidArgumentError, match="create_checkpoint must be True or False"):
+        DeltaTable(tmp_path).delete("id = 1", commit_properties=CommitProperties(create_checkpoint="no"))
+
+
+def test_expired_log_files_stay_or_go_as_a_commit_says(tmp_path):
+    configuration = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 1 days"}
+    write_deltalake(tmp_path, pa.table({"id": [0]}), configuration=configuration)
+    for number, cleanup in ((1, None), (2, False), (3, True)):
+        for version in (0, 1)[:number]:
+            os.utime(tmp_path / "_delta_log" / f"{version:020}.json", (1_700_000_000, 1_700_000_000))
+        options = CommitProperties(cleanup_expired_logs=cleanup)
+        write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append", commit_properties=options)
+        assert (tmp_path / "_delta_log" / f"{0:020}.json").exists() is (cleanup is not True)
+    assert DeltaTable(tmp_path).count() == 4

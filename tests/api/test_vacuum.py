@@ -393,6 +393,7 @@ def test_files_outside_of_the_table(path, tmp_path):
 # --- next to other writers ---
 
 
+@pytest.mark.sample(check=4)
 @pytest.mark.parametrize("isolation", ["WriteSerializable", "Serializable"])
 @pytest.mark.parametrize(
     "change",

@@ -206,6 +206,7 @@ ADDED = [
 ]
 
 
+@pytest.mark.sample(check=6)
 @pytest.mark.parametrize("vectors", ["false", "true"])
 @pytest.mark.parametrize(("predicate", "value", "gone", "_meets"), ADDED)
 def test_replace_where_over_a_column_that_the_write_adds(path, vectors, predicate, value, gone, _meets):
@@ -218,6 +219,7 @@ def test_replace_where_over_a_column_that_the_write_adds(path, vectors, predicat
         write_deltalake(path, with_column(1), mode="overwrite", predicate="newer = 1", schema_mode="merge")
 
 
+@pytest.mark.sample(check=6)
 @pytest.mark.parametrize("vectors", ["false", "true"])
 @pytest.mark.parametrize(("predicate", "value", "_gone", "meets"), ADDED)
 def test_files_of_others_hold_null_in_a_column_that_a_replace_where_adds(path, vectors, predicate, value, _gone, meets):

@@ -194,8 +194,8 @@ def test_identity_columns_partition_nothing_and_have_no_default(tmp_path):
     "data",
     [
         pytest.param(pa.array([1, 2]), id="a column that is no table"),
-        pytest.param(pd.DataFrame({"a": [1, "x"]}), id="a column of pandas of two kinds"),
-        pytest.param(pl.DataFrame({"a": pl.Series([1], dtype=pl.Int128)}), id="a type of Polars' own"),
+        pytest.param(pd.DataFrame([[1, 2]], columns=["a", "a"]), id="two columns of pandas of one name"),
+        pytest.param(pl.Series([1], dtype=pl.Int128), id="a type of Polars' own"),
     ],
 )
 def test_data_that_is_no_arrow_table(tmp_path, data):

@@ -109,6 +109,7 @@ def test_partitions_are_sorted_each_and_can_be_chosen(tmp_path):
     assert rows_of(where) == before
 
 
+@pytest.mark.tier("test")
 def test_a_partition_larger_than_memory(path, count, monkeypatch, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()

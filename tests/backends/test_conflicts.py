@@ -112,6 +112,7 @@ WINS = {
 }
 
 
+@pytest.mark.sample(check=8, test=12)
 @pytest.mark.parametrize(
     ("winner", "loser", "error", "properties"),
     [

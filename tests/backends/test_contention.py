@@ -30,6 +30,7 @@ def at_once(work):
         return list(pool.map(run, range(THREADS)))
 
 
+@pytest.mark.sample(check=1)
 def test_threads_that_append_lose_nothing(place):
     write(place, numbers())
     shared = opened(place)
@@ -48,6 +49,7 @@ def test_threads_that_append_lose_nothing(place):
     assert ids(place) == [10 * number + i for number in range(THREADS) for i in range(4)]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(test=3)
 def test_threads_that_change_different_rows_of_a_file_all_commit(place):
     write(place, numbers(*range(10 * THREADS)), configuration=VECTORS)
@@ -122,6 +124,7 @@ def faulty(place, monkeypatch):
 COMMITS = "_delta_log/*.json"
 
 
+@pytest.mark.sample(check=8, test=12)
 @pytest.mark.parametrize("kind", ["drop", "lose_reply", "exists", "late"])
 @pytest.mark.parametrize("verb", ["append", "delete", "overwrite"])
 def test_a_commit_whose_request_or_reply_is_lost_happens_once(place, faulty, kind, verb):

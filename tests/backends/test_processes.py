@@ -97,6 +97,7 @@ def test_statements_of_ten_processes_give_what_sqlite_has_after_the_same_in_the_
     print(f"{server}: seed {SEED}, {len(done)} commits of {PROCESSES} processes, {lost} conflicts repeated")
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("server", ["s3_server", "azure_server"])
 def test_a_handle_survives_a_fork(request, server):
     place, children = request.getfixturevalue(server).place(), 3

@@ -30,6 +30,7 @@ def paused():
     """Pauses are those of users."""
 
 
+@pytest.mark.tier("test")
 @pytest.mark.usefixtures("paused")
 @pytest.mark.parametrize("vectors", [True, False])
 def test_threads_lose_no_increase(tmp_path, vectors):

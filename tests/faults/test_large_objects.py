@@ -35,6 +35,7 @@ def upload(store, key):
             stream.write(CONTENT[start : start + _MIB])
 
 
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("method", ["PART", "FINISH"])
 def test_uploads(server, method):
     faults = ("drop-before", "drop-after", "500-after", "late") if method == "FINISH" else ("drop-after", "cut-before")

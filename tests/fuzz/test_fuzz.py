@@ -41,6 +41,7 @@ def test_the_corpus_is_small_and_belongs_to_targets():
 # --- the fuzzer itself -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_fault_is_found(name, tmp_path):
     tally = fuzz({name: 200}, SEED, 1, tmp_path, most=1)[name]

@@ -31,7 +31,7 @@ def test_a_slow_look_is_taken_again():
     assert search.judged(lambda _: {"parts": next(times)}, 4_096) is None
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, growth.victims as victims\n"
@@ -51,10 +51,10 @@ def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(mon
 @pytest.mark.tier("test")
 @pytest.mark.timeout(600)
 def test_texts_cost_what_they_are_long():
-    assert not search.run(["--texts", str(budget(60)), "--commits", "0"])
+    assert not search.run(["--texts", str(budget(30)), "--commits", "0"])
 
 
 @pytest.mark.tier("test")
 @pytest.mark.timeout(600)
 def test_commits_cost_what_they_are_long():
-    assert not search.run(["--texts", "0", "--commits", str(budget(240)), "--longest", "16384"])
+    assert not search.run(["--texts", "0", "--commits", str(budget(120)), "--longest", "16384"])

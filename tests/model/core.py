@@ -119,6 +119,9 @@ class Core(Branches):
         limits: of each commit.
     """
 
+    bin = BIN
+    compacted = COMPACTED
+
     def __init__(self, level: str, layout: Layout, limits: Limits | None = None):
         super().__init__(level, layout)
         self.limits = limits
@@ -350,7 +353,7 @@ class Core(Branches):
             if case is SORT:
                 yield files
                 continue
-            for bin_ in _pieces(files, BIN):
+            for bin_ in _pieces(files, self.bin):
                 if len(bin_) > 1 or bin_[0].hidden:
                     yield bin_
 
@@ -360,7 +363,7 @@ class Core(Branches):
         if case is SORT:
             rows.sort(key=lambda one: one[2])
         outputs = []
-        for held in _pieces(rows, COMPACTED):
+        for held in _pieces(rows, self.compacted):
             kept = [ids[file.path][number] for file, number, _ in held]
             (add,) = self._write([row for _, _, row in held], data_change=False, ids=kept)
             outputs.append(Output(add, () if case is SORT else tuple(_places(held))))

@@ -71,10 +71,10 @@ DEFAULTS = (PLAIN, PARTITIONED, ROWS)
 
 
 def of_two(layout: Layout) -> list[Case]:
-    return tiers.some(MORE if layout in DEFAULTS else ALL, check=9, test=19)
+    return tiers.some(MORE if layout in DEFAULTS else ALL, check=6, test=19)
 
 
-@pytest.mark.sample(check=3, test=3)
+@pytest.mark.sample(check=1, test=3)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
@@ -89,7 +89,7 @@ def test_pairs_and_triples_through_the_engine(level, layout, say):
     all_of(Engine(level, layout), OF_THREE, 3, say)
 
 
-@pytest.mark.sample(check=2, test=4)
+@pytest.mark.sample(check=1, test=4)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_triples_through_the_rules(level, layout, say):
@@ -110,7 +110,7 @@ def test_maintenance_between_changes_through_the_rules(layout, say):
     all_of(Core(SERIALIZABLE, layout), MAINTENANCE, 4, say)
 
 
-@pytest.mark.sample(check=2, test=4)
+@pytest.mark.sample(check=1, test=4)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_rules_alone_decide_as_in_the_engine(level, layout):
@@ -132,7 +132,8 @@ def test_pairs_where_rows_are_tracked_through_the_engine(layout, say):
     all_of(tables.engine(WRITE_SERIALIZABLE, layout), of_two(layout), 2, say)
 
 
-@pytest.mark.sample(check=1, test=1)
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("level", "layout"),
     [(SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED_FILES)],
@@ -158,6 +159,7 @@ def test_the_rules_alone_decide_as_in_the_engine_where_rows_are_tracked():
     assert not [pair for pair in zip(rules, engine, strict=True) if pair[0] != pair[1]]
 
 
+@pytest.mark.tier("test")
 def test_nobody_loses_to_a_sort_who_changes_rows():
     """Where rows are tracked, changes go after ZORDER and after compactions that keep no record. (By hand, the engine's
     rows lose their ids.)
@@ -216,6 +218,7 @@ def test_all_rows_of_a_file_are_those_that_were_live_in_it():
 # --- the histories would show it ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     ("missing", "what"),
     [
@@ -307,6 +310,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("what", WRONG)
 def test_rows_that_are_taken_for_others_make_a_history_wrong(monkeypatch, what):
     patches, symptom = WRONG[what]

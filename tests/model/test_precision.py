@@ -42,7 +42,8 @@ def test_no_cell_is_below_plain_checking_of_files(level, layout):
     assert whole(measured(level, layout)).engine > whole(measured(level, layout)).plain
 
 
-@pytest.mark.sample(check=1, test=2)
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_delta_spark(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.spark}
@@ -115,7 +116,7 @@ def test_what_the_documentation_says_never_conflicts(level, layout):
     assert not {pair: cell for pair, cell in cells.items() if cell.engine < cell.all - allowed.get(pair, 0)}
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_budget_applies_to_what_never_conflicts(level, layout):
@@ -130,7 +131,7 @@ def test_no_budget_applies_to_what_never_conflicts(level, layout):
     assert sum(refused.values()) > sum(cell.all - cell.engine for cell in usual.values())
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
 @pytest.mark.parametrize("level", LEVELS)
 def test_changes_conflict_only_where_both_modify_the_same_row(level, layout):

@@ -56,7 +56,8 @@ def test_pairs_through_the_engine(level, layout, say):
     say(f"2 of {len(cases)}: {explore(tables.engine(level, layout), cases, 2, among=some)}")
 
 
-@pytest.mark.sample(check=1, test=2)
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @each(WIDE_ROWS, CLUSTERED, WIDE, WIDE_PARTITIONED)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_rules(level, layout, say):
@@ -83,7 +84,8 @@ def test_triples_of_changes_of_the_table_through_the_engine(level, say):
     say(f"3 of {len(cases)}: {explore(tables.engine(level, CLUSTERED), cases, 3)}")
 
 
-@pytest.mark.sample(check=1, test=1)
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.sample(all=1, daily=True)
 @each(*WIDER)
 @pytest.mark.parametrize("level", LEVELS)
@@ -215,7 +217,7 @@ def flat(needed: dict[str, list[Needed]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("what", "needed"), every, ids=names)
 
 
-@pytest.mark.sample(check=6, test=16)
+@pytest.mark.sample(check=2, test=16)
 @flat(OF_RULES)
 def test_without_a_rule_a_history_is_wrong(monkeypatch, what, needed):
     needed.explore()
@@ -423,7 +425,7 @@ PROTECTIONS = {
 """By what protects them, histories that are wrong without it."""
 
 
-@pytest.mark.sample(check=5, test=20)
+@pytest.mark.sample(check=2, test=20)
 @flat(PROTECTIONS)
 def test_without_a_protection_a_history_is_wrong(monkeypatch, what, needed):
     needed.explore()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def test_through_the_rules_where_rows_are_tracked(level, layout, schedule):
 
 
 # By hand, rows lose their ids.
+@pytest.mark.tier("test")
 @examples(MANY // 20)
 @given(st.sampled_from(LEVELS), st.sampled_from(TRACKING), schedules(5, tuple(c for c in MORE if c is not BY_HAND)))
 def test_through_the_engine_where_rows_are_tracked(level, layout, schedule):

@@ -111,7 +111,7 @@ def test_a_writer_that_runs_out_of_attempts_has_committed_nothing():
     assert report.outcomes == {"CommitOutcome", "CommitRetriesExhaustedError"}
 
 
-@pytest.mark.sample(check=1)
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(("newest", "cleaned"), [(2, 2), (3, 3)])
 def test_a_stale_handle_while_cleanup_removes_what_it_builds_on(newest, cleaned):
     prepared = [transaction("stale", 0), transaction("fresh", newest)]
@@ -194,6 +194,7 @@ def test_a_compaction_among_writers_of_its_input():
     assert report.outcomes == {"CommitOutcome"}
 
 
+@pytest.mark.tier("test")
 def test_vectors_that_are_read_before_their_turn():
     """The last of four steps over two at once, and reads the vectors of both in one go."""
     prepared = [deletes("a", 1), deletes("b", 2), deletes("c", 3), deletes("d", 5, reads=(4,))]
@@ -201,11 +202,13 @@ def test_vectors_that_are_read_before_their_turn():
     assert report.outcomes == {"CommitOutcome"}
 
 
+@pytest.mark.tier("test")
 def test_writers_who_together_leave_no_row():
     report = on_shared([deletes("a", 1, 2), deletes("b", 3, 4), deletes("c", 5)], kinds=("lost request", "resent"))
     assert report.outcomes == {"CommitOutcome"}
 
 
+@pytest.mark.tier("test")
 def test_of_those_who_delete_the_same_row_one_commits():
     prepared = [deletes("a", 1, 2), deletes("b", 2), deletes("c", 3, reads=(2,))]
     report = on_shared(prepared, kinds=("lost reply", "refused"), must_commit=False)

@@ -70,6 +70,7 @@ def test_a_missing_package_is_named(monkeypatch):
     assert "pip install 'refdelta[spark]'" in (oracle.availability() or "")
 
 
+@pytest.mark.tier("test")
 def test_a_start_that_fails_gives_the_reason(only_this_java):
     """This Java calls itself 17 and then ends at once. In a process of its own: this one may have a session."""
     only_this_java('openjdk version "17.0.1"')

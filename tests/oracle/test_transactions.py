@@ -50,6 +50,7 @@ def test_there_are_scenarios_enough_and_each_says_what_happens():
             assert issubclass(getattr(errors, f"{error}Exception"), errors.ConcurrentModificationError), case.id
 
 
+@pytest.mark.sample(check=60)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_refdelta_does_what_delta_spark_does_or_the_register_says_otherwise(case: ScenarioCase, tmp_path):
     outcome = on_refdelta(case, tmp_path / "t").text

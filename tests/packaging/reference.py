@@ -20,6 +20,7 @@ import pyarrow as pa
 import refdelta
 import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.catalog import SqlCatalog
 from refdelta.cli.app import app
 from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.core.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
@@ -43,6 +44,7 @@ def page() -> str:
         parts = [_functions()]
         parts.append(_class("DeltaTable", DeltaTable, "DeltaTable"))
         parts += [_class(name, classes[name], how) for name, how in _REACHED.items()]
+        parts.append(_class("SqlCatalog", SqlCatalog, "refdelta.catalog.SqlCatalog(url, warehouse, storage_options)"))
         parts += [
             options.section(),
             _values(),
@@ -67,9 +69,20 @@ _REACHED = {
     "TableAlterer": "table.alter",
     "TableOptimizer": "table.optimize",
     "Scan": "table.scan()",
+    "Timeline": "table.timeline()",
+    "VersionDiff": "table.diff(before, after)",
+    "Explanation": "explain_conflict(table, a, b)",
 }
 _VALUES = ("AddAction", "CommitProperties", "CommitResult", "Identity", "RowBudget", "Schema", "Transaction")
-_FUNCTIONS = ("write_deltalake", "convert_to_deltalake", "verify", "variants")
+_FUNCTIONS = (
+    "write_deltalake",
+    "convert_to_deltalake",
+    "verify",
+    "variants",
+    "explain_conflict",
+    "observe_commits",
+    "instrument",
+)
 
 
 @contextmanager
@@ -80,7 +93,9 @@ def _objects() -> Iterator[dict[str, Any]]:
         table = DeltaTable(f"{folder}/t")
         merge = table.merge(pa.table({"id": [1]}), "t.id = s.id")
         with table.begin() as transaction:
-            reached = (transaction, merge, table.alter, table.optimize, table.scan())
+            reached = [transaction, merge, table.alter, table.optimize, table.scan(), table.timeline(), table.diff(0)]
+            write_deltalake(f"{folder}/t", pa.table({"id": [2]}), mode="append")
+            reached.append(refdelta.explain_conflict(table, 0, 1))
             yield dict(zip(_REACHED, reached, strict=True))
 
 
@@ -97,6 +112,7 @@ def _class(title: str, cls: type, how: str) -> str:
 # Called by the package itself, like all methods of the package ``transaction`` but for those in `_INHERITED`.
 _INTERNAL = {
     *("add", "adopt", "begin_at", "footers", "newest_for_writing", "over_newest", "pinned", "recent", "run_merge"),
+    *("engine", "reading", "writing"),
     *("snapshot", "store", "write", "WriteTransaction.optimize"),
 }
 _INHERITED = {"abort", "commit", "version"}
@@ -218,10 +234,15 @@ def _errors() -> str:
         attributes = ", ".join(f"`.{name}`" for name, _ in _attributes(kind))
         rows.append((f"`{kind.__name__}`", under, first(kind), attributes))
     details = [(f"`{name}`", told) for name, told in _attributes(errors.ConflictDetails)]
+    parties = [(f"`{name}`", told) for name, told in _attributes(errors.ConflictParty)]
     return (
         _section("Errors", "`refdelta.errors`", ("class", "subclass of", "", "attributes"), rows)
         + "\n"
         + _section("ConflictDetails", "`error.conflict` of the six conflicts.", ("attribute", ""), details, level=3)
+        + "\n"
+        + _section(
+            "ConflictParty", "`error.conflict.winner` and `error.conflict.own`.", ("attribute", ""), parties, level=3
+        )
     )
 
 

@@ -38,6 +38,7 @@ def blocks(document, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.sample(check=4)
 @pytest.mark.parametrize(
     "document",
     [path for path in DOCUMENTS if "```python" in path.read_text()],

@@ -63,6 +63,7 @@ def test_importing_the_table_imports_no_arrow_and_no_engine():
     }
 
 
+@pytest.mark.tier("test")
 def test_every_public_name_is_there_when_it_is_asked_for():
     statement = (
         "import refdelta, refdelta_storage; "
@@ -85,6 +86,7 @@ def test_importing_the_stores_imports_nothing_of_delta_and_no_cloud():
     assert loaded & (HEAVY | {"refdelta", "pyarrow"}) == set()
 
 
+@pytest.mark.tier("test")
 def test_importing_what_runs_on_spark_needs_no_spark():
     assert modules_after("import refdelta.spark") & HEAVY == set()
 
@@ -99,6 +101,7 @@ def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
     assert modules_after(statement) & HEAVY <= {"pandas"}
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(
     ("package", "call", "extra"),
     [

@@ -42,6 +42,7 @@ def test_a_folder_has_few_modules(root):
     assert len(list((ROOTS[0]).glob("*.py"))) <= MOST_AT_THE_ROOT
 
 
+@pytest.mark.tier("test")
 def test_the_name_of_a_class_has_one_meaning():
     homes = defaultdict(list)
     for root in ROOTS:

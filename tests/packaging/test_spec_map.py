@@ -32,6 +32,7 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.tier("test")
 def test_the_register_is_covered(capsys):
     assert spec_map.main() == 0
     counts = capsys.readouterr().out.splitlines()[-1].split()

@@ -86,7 +86,7 @@ def test_appends(proxy, place, four, told, monkeypatch):
     assert four.to_pyarrow_table().num_rows == opened(place).count() == 90
 
 
-@pytest.mark.sample(test=6)
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize(("winners", "row"), [(1, "write-7"), (10, "write-8"), (300, "write-9")])
 def test_stale_appends(proxy, place, four, told, winners, row):
     late = four.begin()
@@ -209,6 +209,7 @@ def test_a_commit_that_was_not_carried_out_is_put_again_with_the_same_bytes(faul
     assert opened(place).count() == 20
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("fault", ["drop-before", "late"])
 def test_an_outcome_that_stays_unknown_says_how_to_find_out(faulty, fault, capsys):
     """The message is taken at its word: its command is run, and what it says to look for is looked for."""

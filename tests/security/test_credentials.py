@@ -229,6 +229,7 @@ def test_credentials_in_a_uri(uri, caplog, capsys):
     clean(caplog.text)
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -249,6 +250,7 @@ def test_options_that_are_wrong(options, caplog):
     clean(caplog.text)
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize(
     "text", [f"DefaultEndpointsProtocol=http;AccountKey={AZURE_SECRET}", AZURE_SECRET, "AccountKey"]
 )
@@ -303,6 +305,7 @@ def test_nothing_about_a_table_tells_how_it_was_opened(way, request, caplog, cap
     clean(out + err)
 
 
+@pytest.mark.tier("test")
 def test_the_command_line_shows_no_option_back(capsys):
     for option in (SECRET, f"={SECRET}", f"nonsense={SECRET}", f"key={SECRET}"):
         main(["history", "s3://bucket/t", "--storage-option", option, "--storage-option", "max_retries=0"])

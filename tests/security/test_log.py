@@ -52,6 +52,7 @@ def with_a_hole(path, size):
         file.truncate(size)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("size", [2**30, 2**40], ids=["a gigabyte", "a terabyte"])
 def test_files_with_a_hole(size, tmp_path):
     """They cost their maker nothing, and would fill the memory of who reads them."""

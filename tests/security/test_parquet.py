@@ -211,7 +211,7 @@ def many():
     )
 
 
-@pytest.mark.sample(check=2)
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     "options",
     [
@@ -268,6 +268,7 @@ def test_one_long_value_among_short_ones_costs_no_batches(tmp_path, monkeypatch)
         assert [batch.num_rows for batch in opened.iter_batches()] == [65_536, 34_464]
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
 def test_the_longest_entry_of_a_dictionary_is_found(codec, tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "BATCH_BYTES", 2**20)

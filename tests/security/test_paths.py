@@ -120,6 +120,7 @@ def everything(place) -> list[BaseException | object]:
     return found
 
 
+@pytest.mark.sample(check=15)
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_data_file_elsewhere(name, place, outside):
     made = Handmade(COLUMNS, store=open_store(place.uri, place.options))
@@ -132,6 +133,7 @@ def test_a_data_file_elsewhere(name, place, outside):
     assert {"outside.parquet", "t2/outside.parquet"} <= {info.key for info in outside.list()}
 
 
+@pytest.mark.sample(check=8)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_looks_like_a_way_out(name, place, outside):
     store = open_store(place.uri, place.options)
@@ -322,6 +324,7 @@ def test_a_log_that_is_a_link_is_not_followed(tmp_path):
     assert DeltaTable(tmp_path / "real").version() == 0
 
 
+@pytest.mark.tier("test")
 def test_pipes_do_not_keep_a_reader_waiting(tmp_path):
     """In a process of its own: whoever opens a pipe that nobody writes to waits for ever, and takes no signal."""
     made = Handmade(COLUMNS, store=LocalStore(tmp_path))

@@ -205,7 +205,7 @@ def test_a_decimal_of_thousands_of_digits_is_refused(digits):
         parse_predicate(f"a = CAST(a AS decimal({'9' * digits}))", TABLE)
 
 
-@pytest.mark.sample(check=10)
+@pytest.mark.sample(check=4)
 @pytest.mark.parametrize("name", DEEP)
 @pytest.mark.parametrize("n", [100, 10_000])
 def test_deep_nesting_is_refused_in_one_line(name, n):
@@ -217,6 +217,7 @@ def test_deep_nesting_is_refused_in_one_line(name, n):
     assert n == 100 if found is None else len(found) < 1000 and "recursion" not in found
 
 
+@pytest.mark.tier("test")
 def test_deep_nesting_has_a_name():
     with pytest.raises(PredicateError, match="nests too deeply"):
         parse_predicate("(" * 10_000 + "b" + ")" * 10_000, TABLE)
@@ -224,6 +225,7 @@ def test_deep_nesting_has_a_name():
         parse_predicate("a = " + "+".join(["a"] * 10_000), TABLE)
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     "sql",
     ["a <> " + "+".join(["a"] * 140), "NOT " * 80 + "b", "s <> " + "||".join(["s"] * 60), "b" + " IS NULL" * 70],

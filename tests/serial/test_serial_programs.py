@@ -222,6 +222,7 @@ HISTORIES = {
 }
 
 
+@pytest.mark.sample(check=15)
 @pytest.mark.parametrize("name", HISTORIES)
 def test_histories_by_hand(name):
     one = HISTORIES[name]
@@ -230,6 +231,7 @@ def test_histories_by_hand(name):
     assert not found, "\n".join([described(one, outcome), *map(str, found)])
 
 
+@pytest.mark.sample(check=8)
 @pytest.mark.parametrize("name", HISTORIES)
 def test_histories_by_hand_one_after_the_other(name):
     """The same transactions, none beside another: the engine and the oracle agree."""

@@ -62,6 +62,7 @@ def put(proxy, path, timeout=10.0):
         client.close()
 
 
+@pytest.mark.sample(check=5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_faults(origin, kind):
     origin.got.clear()

@@ -69,6 +69,7 @@ def together(found: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(table for table in found if table is not None)
 
 
+@pytest.mark.sample(check=1)
 def test_a_stream_has_the_rows_and_then_all_that_changes(uri):
     stream = reader(uri, version=1)
     (whole, *rest), offset = batches(stream)
@@ -88,6 +89,7 @@ def test_a_stream_has_the_rows_and_then_all_that_changes(uri):
     assert batches(stream, offset=offset)[0] == []
 
 
+@pytest.mark.sample(check=1)
 def test_a_stream_from_a_version_in_small_batches(uri):
     expected = DeltaTable(uri).load_cdf(1).read_all()
     found, offset = batches(reader(uri, starting_version=1, max_files=1), ReadMaxFiles(1))
@@ -107,6 +109,7 @@ def test_a_stream_from_a_version_in_small_batches(uri):
         reader(uri).latestOffset(middle, ReadAllAvailable())
 
 
+@pytest.mark.sample(check=1)
 def test_where_a_stream_stops(uri):
     stream = reader(uri)
     _, offset = batches(stream)

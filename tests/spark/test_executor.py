@@ -20,6 +20,8 @@ from refdelta.errors import (
 from refdelta.operations.layout import auto_compact
 from refdelta.spark import SparkExecutor
 
+pytestmark = pytest.mark.sample(check=1, test=5)
+
 
 class Pickled:
     """Tasks in this process, each written anew by itself, that see of each other and of the caller copies alone."""

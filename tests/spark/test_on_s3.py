@@ -135,6 +135,7 @@ def executed(session: Any) -> list[Any]:
     return [listed.apply(number) for number in range(listed.size())]
 
 
+@pytest.mark.sample(test=1)
 def test_no_plan_shows_a_secret(session: Any, place: Place) -> None:
     before = max((run.executionId() for run in executed(session)), default=-1)
     write(frame(session, 1, 2), place.uri, storage_options=place.options, configuration=VECTORS)

@@ -260,6 +260,7 @@ def test_a_table_in_any_store_is_followed(place: Any) -> None:
     assert [end.version for end, _ in batches(stream, start)] == [5]
 
 
+@pytest.mark.tier("test")
 def test_a_stream_keeps_up_with_writers_at_work(table: Path) -> None:
     def write(first: int) -> None:
         for number in range(first, first + 15):

@@ -118,6 +118,7 @@ class UnsortedMany(WrapperStore):
         return self.inner.get_many(sorted(keys))
 
 
+@pytest.mark.sample(check=6)
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
@@ -145,6 +146,7 @@ def test_a_broken_store_fails_the_contract(broken, test):
         contract(broken(MemoryStore()))
 
 
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("broken", [LastWins, VisibleOutput, IncludesAfter, ShortRange])
 def test_the_state_machine_finds_a_broken_store(broken):
     machine = state_machine(lambda: broken(MemoryStore()))

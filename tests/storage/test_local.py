@@ -55,6 +55,7 @@ class TestRaces:
                 print(round, *(f"{name}.{thread}" for thread in range(10) if won[thread]), flush=True)
     """
 
+    @pytest.mark.tier("test")
     def test_one_of_fifty_writers_in_five_processes_wins(self, tmp_path):
         rounds = 25
         code = textwrap.dedent(self.RACER)
@@ -92,6 +93,7 @@ class TestRaces:
             assert store.get(keys[number]) == f"{won[0]}.".encode() * 5000
         assert files(tmp_path) == keys
 
+    @pytest.mark.tier("test")
     def test_a_writer_that_dies_leaves_nothing_to_see(self, tmp_path):
         code = """
             import os, sys
@@ -166,6 +168,7 @@ class TestTrouble:
         assert error.value.errno == code
         assert files(tmp_path) == []
 
+    @pytest.mark.tier("test")
     def test_a_limit_on_the_size_of_files(self, tmp_path):
         code = """
             import resource, sys

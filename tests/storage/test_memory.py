@@ -37,6 +37,7 @@ def test_copies_in_the_same_process_see_the_same(name):
         assert store.get("x") == twin.get("x")
 
 
+@pytest.mark.tier("test")
 def test_a_copy_that_outlives_an_unnamed_store_says_so():
     pickled = pickle.dumps(MemoryStore())
     gc.collect()

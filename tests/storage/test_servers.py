@@ -237,6 +237,7 @@ print(os.waitstatus_to_exitcode(status), store.get("of the child"))
 """
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("service", ["s3", "azure"])
 def test_a_store_goes_on_in_a_forked_child(service, request):
     place = request.getfixturevalue(f"{service}_server").place()

@@ -277,6 +277,7 @@ def test_an_empty_table_has_a_checkpoint_too():
     assert only_the_checkpoint(store, 0).num_files == 0
 
 
+@pytest.mark.tier("test")
 def test_many_files_make_row_groups_that_readers_can_hold(tmp_path):
     store = LocalStore(tmp_path / "t", create=True, fsync=False)
     snapshot = table(store, [add(f"f{i}", stats=None) for i in range(70_000)])
@@ -371,6 +372,7 @@ def test_an_empty_table_adds_up_to_nothing():
     assert (checksum.table_size_bytes, checksum.num_files) == (0, 0)
 
 
+@pytest.mark.tier("test")
 def test_a_process_that_writes_one_does_not_wait_for_pandas(tmp_path):
     """Arrow imports it to convert values: two hundred milliseconds, and more memory than the checkpoint takes."""
     table, rows = tmp_path / "table", tmp_path / "rows"
@@ -388,6 +390,7 @@ def test_a_process_that_writes_one_does_not_wait_for_pandas(tmp_path):
 # --- the policy v2 -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(check=3)
 @pytest.mark.parametrize("top_level", ["parquet", "json"])
 @pytest.mark.parametrize("listed", [2, 100])
 @pytest.mark.parametrize("configuration", [{}, {"checkpoint.writeStatsAsStruct": "true"}])
@@ -438,6 +441,7 @@ def test_a_v2_checkpoint_has_a_name_of_its_own_and_sidecars(monkeypatch, top_lev
         assert ("stats_parsed" in [item.name for item in schema.field("add").type]) == bool(configuration)
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(("codec", "stored"), [(None, "SNAPPY"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")])
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_its_files_are_compressed_as_the_table_says(codec, stored, policy, monkeypatch):

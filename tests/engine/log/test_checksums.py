@@ -44,6 +44,7 @@ def test_every_version_of_ours_agrees(path, caplog):
     assert sum(stored["deletedRecordCountsHistogramOpt"]["deletedRecordCounts"]) == 2
 
 
+@pytest.mark.sample(check=4)
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -85,7 +86,7 @@ def test_metadata_and_histogram(path):
     counts = [2, *bins["fileCounts"][1:-1], 1]
     change(path, metadata=stored["metadata"], fileSizeHistogram=bins | {"fileCounts": counts})
     (found,) = DeltaTable(path)._snapshot.contradictions()
-    assert found.startswith("fileSizeHistogram")
+    assert found == "fileSizeHistogram in the checksum differs from the log"
     # Other bins are another engine's business, and so is what it leaves out.
     change(path, fileSizeHistogram={"sortedBinBoundaries": [0], "fileCounts": [7], "totalBytes": [7]})
     assert DeltaTable(path)._snapshot.contradictions() == []

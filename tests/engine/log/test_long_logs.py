@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from handmade import PROTOCOL, Handmade, add, field, metadata, struct
 from refdelta import DeltaTable, write_deltalake
@@ -39,6 +40,7 @@ def paths(table):
     return {path for path in table.files()["path"].to_pylist() if path.startswith("f")}
 
 
+@pytest.mark.tier("test")
 def test_five_thousand_commits_without_a_checkpoint(tmp_path):
     write_deltalake(tmp_path, ROW, configuration={"delta.checkpointInterval": "1000000"})
     for version in range(1, 5001):
@@ -60,6 +62,7 @@ def test_five_thousand_commits_without_a_checkpoint(tmp_path):
     assert again.files().sort_by("path").equals(table.files().sort_by("path"))
 
 
+@pytest.mark.tier("test")
 def test_twenty_thousand_names_behind_a_checkpoint(tmp_path):
     names(tmp_path, 10_000)
     made = Handmade(store=open_store(str(tmp_path), {}))
