@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all floors pythons verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference pictures commit-protocol fuzz growth golden kills wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference casts pictures docs commit-protocol fuzz growth golden kills wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ floors: setup  ## the tests of make check with the lowest declared versions, in 
 
 pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.14, where these are installed (minutes each)
 	$(BIN)/python .ci/environments.py 3.12 3.13 3.14
+
+environments: setup  ## a quarter of these tests, others each day, with the lowest versions and on Python 3.13, if it is there (three minutes)
+	$(BIN)/python .ci/environments.py --part 4 floors 3.13
 
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
@@ -142,8 +145,14 @@ spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency
 pictures: setup  ## the pictures of the documents, docs/pictures
 	$(BIN)/python docs/pictures/two_writers.py
 
+docs: setup  ## the site, docs/site/index.html, without network: all pages, search, notebooks, a page to play with (two minutes; then from a cache)
+	$(BIN)/python docs/make_site.py
+
 reference: setup  ## the pages docs/reference.md and docs/functions.md, from the code
 	$(BIN)/python tests/packaging/reference.py
+
+casts: setup  ## the page docs/guide/casts.md, by asking refdelta and deltalake (CASTS=--spark asks delta-spark, too)
+	PYTHONPATH=tests $(BIN)/python tests/packaging/casts_page.py $(CASTS)
 
 commit-protocol: setup  ## the tables and the diagram of docs/commit-protocol.md, from the code
 	$(BIN)/python tests/packaging/core_document.py
@@ -182,5 +191,5 @@ lock: setup  ## write constraints.txt and Azurite's lock anew, with the newest v
 	npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit --prefix tests/servers/azurite
 
 clean:  ## remove what the targets made, but for .venv and the JARs
-	rm -rf build dist demo-table bench/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache spark-warehouse metastore_db derby.log
+	rm -rf build dist docs/site demo-table bench/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache spark-warehouse metastore_db derby.log
 	find refdelta storage tests bench -name __pycache__ -type d -exec rm -rf {} +

@@ -2,11 +2,13 @@
 
 `floors` installs the lowest version of each dependency that pyproject.toml declares, and the pinned pytest,
 into .venv-floors. `3.12` and others install the pinned versions into .venv-3.12. A version of Python that is not
-installed is named and passed over.
+installed is named and passed over. `--part 4` before them runs every fourth file of tests, others each day: in four
+days all but those of Spark.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import shutil
@@ -17,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 _TESTS = ["--tier", "check", "-m", "not spark", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
+_LARGE = ("basedpyright", "mypy")  # their tests are none of make check
 
 
 def floors() -> list[str]:
@@ -31,6 +34,25 @@ def floors() -> list[str]:
     pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
     found |= {name: version for name, version in pins.items() if name.startswith(("pytest", "hypothesis"))}
     return [f"{name}=={version}" for name, version in sorted(found.items())]
+
+
+def requirements(*, whole: bool) -> list[str]:
+    """The project with its extras and tools of development; if not ``whole``, without the large ones that
+    :func:`part_of` does without.
+    """
+    if whole:
+        return ["-e", f"{ROOT}[dev]"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = ",".join(name for name in extras if name not in ("dev", "spark"))
+    return ["-e", f"{ROOT}[{wanted}]", *(one for one in extras["dev"] if not one.startswith(("refdelta[", *_LARGE)))]
+
+
+def part_of(files: list[str], parts: int, day: dt.date) -> list[str]:
+    """The files of tests whose turn it is, one part a day, without those for which pyspark has to be installed: the
+    versions of Spark are pinned exactly.
+    """
+    others = [name for name in files if not name.startswith(("tests/spark/", "tests/oracle/", "tests/cli/test_cross"))]
+    return others[day.toordinal() % parts :: parts]
 
 
 def python_of(version: str) -> str | None:
@@ -48,7 +70,11 @@ def python_of(version: str) -> str | None:
 
 def main(names: list[str]) -> int:
     """Set up each environment and run the tests there. Returns 1 if a test failed."""
-    failed = False
+    failed, files = False, ["tests"]
+    if names[:1] == ["--part"]:
+        found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+        day = dt.date.fromisoformat(os.environ.get("REFDELTA_DAY") or dt.datetime.now(dt.UTC).date().isoformat())
+        files, names = part_of(found, int(names[1]), day), names[2:]
     for name in names:
         python = sys.executable if name == "floors" else python_of(name)
         if python is None:
@@ -66,9 +92,9 @@ def main(names: list[str]) -> int:
         # uv finds versions that fit together in seconds, pip may take many minutes.
         subprocess.run([inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True)
         uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside]
-        subprocess.run([*uv, "-c", constraints, "-e", f"{ROOT}[dev]"], check=True)
-        print(f"{name}: the tests of make check", flush=True)
-        failed |= subprocess.run([inside, "-m", "pytest", *_TESTS], cwd=ROOT, check=False).returncode != 0
+        subprocess.run([*uv, "-c", constraints, *requirements(whole=files == ["tests"])], check=True)
+        print(f"{name}: the tests of make check" + (f", {len(files)} files" if len(files) > 1 else ""), flush=True)
+        failed |= subprocess.run([inside, "-m", "pytest", *_TESTS, *files], cwd=ROOT, check=False).returncode != 0
     return int(failed)
 
 
