@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
@@ -19,6 +20,7 @@ from refdelta.cli.render import (
     echo_pairs,
     echo_table,
     moment,
+    on_a_terminal,
     rows_of,
     size,
 )
@@ -37,7 +39,17 @@ from refdelta_storage import ObjectNotFoundError, Store
 _SHOWN = 20
 _AT_ONCE = 1_000  # commits whose notes, users and engines decide over the columns
 _FILES = ("path", "partition_values", "size_bytes", "modification_time", "num_records", "num_deleted")
+_WIDE = ("version", "time", "operation", "parameters", "metrics", "note", "user", "engine")
+_NARROW = ("version", "time (UTC)", "operation", "user", "details")
 _OPTIONAL = {"note": "userMetadata", "user": "userName", "engine": "engineInfo"}
+_STYLES = {
+    "version": {"fg": "yellow"},
+    "time": {"dim": True},
+    "time (UTC)": {"dim": True},
+    "operation": {"bold": True},
+    "user": {"fg": "cyan"},
+}
+_SECOND = re.compile(r"\.\d{3} UTC$")
 
 _TIMES = frozenset(
     {"timestamp", "modificationTime", "deletionTimestamp", "createdTime", "lastUpdated", "inCommitTimestamp"}
@@ -47,6 +59,7 @@ _TIMES = frozenset(
 @app.command(
     examples=(
         "history flights --limit 5",
+        "history flights --wide",
         "history s3://bucket/flights --json",
     ),
 )
@@ -56,10 +69,12 @@ _TIMES = frozenset(
     type=click.IntRange(min=1),
     help=f"Only the newest so many versions; {_SHOWN} as text, all as JSON unless said.",
 )
-def history(table: str, storage_options: dict[str, str], as_json: bool, limit: int | None) -> None:
-    """List the versions of TABLE, newest first: when, what, by which parameters.
+@click.option("--wide", is_flag=True, help="Cut nothing on a terminal: a version may take several lines.")
+def history(table: str, storage_options: dict[str, str], as_json: bool, limit: int | None, wide: bool) -> None:
+    """List the versions of TABLE, newest first: when, what, by whom, by which parameters.
 
-    Of a damaged log, the versions that can be read are shown, and the exit status is 1.
+    On a terminal, each version is one line, which is cut at its end; in a pipe nothing is cut. Of a damaged log, the
+    versions that can be read are shown, and the exit status is 1.
     """
     damaged: list[InvalidLogError] = []
     # One version more than is shown tells whether there are more.
@@ -68,28 +83,38 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
     if as_json:
         echo_json_list(recorded)
     else:
-        _show_history(recorded if limit is not None else islice(recorded, _SHOWN))
+        shown = recorded if limit is not None else islice(recorded, _SHOWN)
+        _show_history(shown, wide=wide or not on_a_terminal())
         if limit is None and next(recorded, None) is not None:
             click.echo(f"... the newest {_SHOWN} versions; --limit N shows more", err=True)
     _report(damaged)
 
 
-def _show_history(commits: Iterator[dict[str, Any]]) -> None:
+def _show_history(commits: Iterator[dict[str, Any]], *, wide: bool) -> None:
     first = list(islice(commits, _AT_ONCE))
-    # Notes, users and engines are columns only if a version has one.
-    kept = [name for name, field in _OPTIONAL.items() if any(commit.get(field) is not None for commit in first)]
-    rows = (
-        (
-            commit.get("version"),
-            moment(commit.get("timestamp")),
-            commit.get("operation"),
-            _brief(commit.get("operationParameters")),
-            _brief(commit.get("operationMetrics"), but=("0", 0)),
-            *(commit.get(_OPTIONAL[name]) for name in kept),
-        )
-        for commit in chain(first, commits)
-    )
-    echo_table(("version", "time", "operation", "parameters", "metrics", *kept), rows, right=("version",))
+    # Users, notes and engines are columns only if a version has one.
+    kept = {name for name, field in _OPTIONAL.items() if any(commit.get(field) is not None for commit in first)}
+    names = [name for name in (_WIDE if wide else _NARROW) if name not in _OPTIONAL or name in kept]
+    rows = ([_recorded(name, commit) for name in names] for commit in chain(first, commits))
+    styles = {name: style for name, style in _STYLES.items() if name in names}
+    echo_table(names, rows, right=("version",), cut=() if wide else ("user", "details"), styles=styles)
+
+
+def _recorded(name: str, commit: dict[str, Any]) -> Any:
+    """The cell of a column of the history."""
+    match name:
+        case "time":
+            return moment(commit.get("timestamp"))
+        case "time (UTC)":
+            return _SECOND.sub("", moment(commit.get("timestamp")) or "")
+        case "metrics":
+            return _brief(commit.get("operationMetrics"), but=("0", 0))
+        case "parameters":
+            return _brief(commit.get("operationParameters"))
+        case "details":
+            parts = (_recorded(part, commit) for part in ("note", "parameters", "metrics", "engine"))
+            return " · ".join(cell(part) for part in parts if part)
+    return commit.get(_OPTIONAL.get(name, name))
 
 
 def _report(damaged: list[InvalidLogError]) -> None:

@@ -7,7 +7,7 @@ import decimal
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -26,6 +26,7 @@ _DIGITS = 24
 _MEASURED = 1_000  # rows that decide over the widths of columns
 _GAP = 3  # columns between two cells
 _LINES = 3  # of a wrapped cell
+_NARROWEST = 8  # columns of a cell that is cut
 
 
 def to_json(value: Any) -> str:
@@ -131,12 +132,26 @@ def size(count: int | None) -> str:
     return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
 
 
-def echo_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
-    """Print a table with a heading; columns named in ``right`` are aligned to the right.
+def echo_table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    right: Iterable[str] = (),
+    cut: Collection[str] = (),
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Print a table with a heading.
 
     Rows are printed as they come: the first thousand decide how wide the columns are. In a pipe nothing is cut or
     wrapped. On a terminal, the longest cells are wrapped if a row is too long for it, and if they would take many
     lines, each row is a list of names and values.
+
+    Args:
+        names: the names of the columns.
+        rows: the cells of each row.
+        right: the columns that are aligned to the right.
+        cut: the columns whose cells are cut on a terminal, so that each row is one line; none: nothing is cut.
+        styles: the styles of columns on a terminal, as :func:`colored` takes them.
     """
     from rich.cells import cell_len
     from rich.console import Console
@@ -151,6 +166,11 @@ def echo_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: It
         for at in range(len(names))
     ]
     layout = _layout(widths, console.width) if console.is_terminal else "lines"
+    if layout != "lines" and cut:
+        widths, layout = _shrunk(widths, {at for at, name in enumerate(names) if name in cut}, console.width), "lines"
+        texts = ([_cut(text, width) for text, width in zip(row, widths, strict=True)] for row in chain(block, texts))
+        block = list(islice(texts, _MEASURED))
+    painted = {names.index(name): style for name, style in (styles or {}).items()} if console.is_terminal else {}
     while block or above:
         if layout == "wrapped":
             console.print(_wrapped(heading, block, aligned))
@@ -162,9 +182,16 @@ def echo_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: It
                     click.echo(_bold(line, console))
                 click.echo("─" * (sum(widths) + _GAP * (len(widths) - 1)))
             for row in block:
-                click.echo("\n".join(_lines(row, widths, aligned)))
+                click.echo("\n".join(_lines(row, widths, aligned, painted)))
         number += len(block)
         block, above = list(islice(texts, _MEASURED)), False
+
+
+def on_a_terminal() -> bool:
+    """Whether the output goes to a terminal, or is said to by the environment (``FORCE_COLOR``)."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout).is_terminal
 
 
 def _layout(widths: Sequence[int], width: int) -> Literal["lines", "wrapped", "records"]:
@@ -176,7 +203,26 @@ def _layout(widths: Sequence[int], width: int) -> Literal["lines", "wrapped", "r
     return "wrapped" if longest <= _LINES * (left + longest) else "records"
 
 
-def _lines(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -> list[str]:
+def _shrunk(widths: Sequence[int], cut: Collection[int], width: int) -> list[int]:
+    """The widths of columns that fit into a line of ``width``: the widest of those that may be cut shrink first."""
+    fixed = sum(width for at, width in enumerate(widths) if at not in cut) + _GAP * (len(widths) - 1)
+    most = min(max((widths[at] for at in cut), default=0), width)
+    while most > _NARROWEST and fixed + sum(min(widths[at], most) for at in cut) > width:
+        most -= 1
+    return [min(width, most) if at in cut else width for at, width in enumerate(widths)]
+
+
+def _cut(text: str, width: int) -> str:
+    """A cell as one line of at most ``width`` columns."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = " ".join(text.split("\n"))
+    return line if cell_len(line) <= width else f"{set_cell_size(line, max(width - 1, 0))}…"
+
+
+def _lines(
+    row: Sequence[str], widths: Sequence[int], right: Collection[int], styles: Mapping[int, Mapping[str, Any]] = {}
+) -> list[str]:
     """The lines of a row; a cell that is wider than its column moves the rest of its line."""
     from rich.cells import cell_len
 
@@ -187,6 +233,7 @@ def _lines(row: Sequence[str], widths: Sequence[int], right: Collection[int]) ->
         for column, lines in enumerate(cells):
             text = lines[at] if at < len(lines) else ""
             space = " " * (widths[column] - cell_len(text))
+            text = colored(text, **styles[column]) if text and column in styles else text
             padded.append(space + text if column in right else text + space)
         found.append((" " * _GAP).join(padded).rstrip())
     return found

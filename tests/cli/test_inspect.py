@@ -5,6 +5,7 @@ import uuid
 
 import pyarrow as pa
 import pytest
+from rich.text import Text
 
 from handmade import add, write_commit
 from refdelta import CommitProperties, DeltaTable, write_deltalake
@@ -164,6 +165,25 @@ def test_history_shows_notes_and_engines_and_says_that_there_is_more(cli, tmp_pa
     assert "refdelta" in result.out
     assert result.err == "... the newest 20 versions; --limit N shows more\n"
     assert len(cli("history", tmp_path / "t", "--json").json) == 22
+
+
+def test_on_a_terminal_a_version_of_the_history_is_one_line(cli, tmp_path, monkeypatch):
+    said = CommitProperties(user_metadata="two\nlines\x1b[2J " + "漢" * 60, custom_metadata={"userName": "ada" * 40})
+    for number in range(3):
+        write_deltalake(tmp_path / "t", pa.table({"id": [number]}), mode="append", commit_properties=said)
+    piped = cli("history", tmp_path / "t").out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for width in (80, 160):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = [Text.from_ansi(line) for line in cli("history", tmp_path / "t").out.splitlines()]
+        assert len(lines) == 2 + 3
+        assert all(line.cell_len <= width for line in lines), lines
+        assert [line.plain.split()[0].strip("─") for line in lines] == ["version", "", "2", "1", "0"]
+        assert "\x1b[2J" not in "".join(line.plain for line in lines)
+    assert "\x1b[33m2\x1b[0m" in cli("history", tmp_path / "t").out, "versions are yellow"
+    assert "numOutputRows=1" not in cli("history", tmp_path / "t").out
+    wide = cli("history", tmp_path / "t", "--wide").out
+    assert wide.count("numOutputRows=1") == piped.count("numOutputRows=1") == 3
 
 
 def test_files_shows_a_screenful_and_says_how_many_there_are(cli, tmp_path):
