@@ -42,7 +42,7 @@ _FILES = ("path", "partition_values", "size_bytes", "modification_time", "num_re
 _WIDE = ("version", "time", "operation", "parameters", "metrics", "note", "user", "engine")
 _NARROW = ("version", "time (UTC)", "operation", "user", "details")
 _OPTIONAL = {"note": "userMetadata", "user": "userName", "engine": "engineInfo"}
-_STYLES = {
+_STYLES: dict[str, dict[str, Any]] = {
     "version": {"fg": "yellow"},
     "time": {"dim": True},
     "time (UTC)": {"dim": True},

@@ -180,7 +180,6 @@ def test_on_a_terminal_a_version_of_the_history_is_one_line(cli, tmp_path, monke
         assert all(line.cell_len <= width for line in lines), lines
         assert [line.plain.split()[0].strip("─") for line in lines] == ["version", "", "2", "1", "0"]
         assert "\x1b[2J" not in "".join(line.plain for line in lines)
-    assert "\x1b[33m2\x1b[0m" in cli("history", tmp_path / "t").out, "versions are yellow"
     assert "numOutputRows=1" not in cli("history", tmp_path / "t").out
     wide = cli("history", tmp_path / "t", "--wide").out
     assert wide.count("numOutputRows=1") == piped.count("numOutputRows=1") == 3

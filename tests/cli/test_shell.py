@@ -135,11 +135,10 @@ def test_the_live_line_is_drawn_over_itself_on_a_terminal_and_nowhere_else():
     assert [part.removeprefix("\x1b[2K") for part in terminal.getvalue().split("\r")] == ["", "1 of 2", "2 of 2", ""]
 
 
-@pytest.mark.tier("test")
-def test_a_write_on_a_terminal_shows_its_progress(tmp_path):
-    (tmp_path / "a.csv").write_text("id\n" + "1\n" * 1000)
+def _on_a_terminal(*arguments):
+    """The output of a command on a terminal."""
     ours, terminal = pty.openpty()
-    command = [sys.executable, "-m", "refdelta", "write", tmp_path / "t", tmp_path / "a.csv"]
+    command = [sys.executable, "-m", "refdelta", *map(str, arguments)]
     running = subprocess.Popen(command, stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL)
     os.close(terminal)
     seen = b""
@@ -148,8 +147,16 @@ def test_a_write_on_a_terminal_shows_its_progress(tmp_path):
             seen += block
     os.close(ours)
     assert running.wait(timeout=60) == 0
-    assert b"writing 1,000 rows" in seen
-    assert b"version 0: 1,000 rows in 1 file" in seen
+    return seen.decode()
+
+
+@pytest.mark.tier("test")
+def test_a_write_on_a_terminal_shows_its_progress(tmp_path):
+    (tmp_path / "a.csv").write_text("id\n" + "1\n" * 1000)
+    seen = _on_a_terminal("write", tmp_path / "t", tmp_path / "a.csv")
+    assert "writing 1,000 rows" in seen
+    assert "version 0: 1,000 rows in 1 file" in seen
+    assert "\x1b[33m0\x1b[0m" in _on_a_terminal("history", tmp_path / "t"), "the numbers of versions are yellow"
 
 
 @pytest.mark.parametrize(
