@@ -310,6 +310,12 @@ class ConcurrentModificationError(CommitFailedError):
     """
 
     def __init__(self, message: str, conflict: ConflictDetails):
+        super().__init__()
+        self._reason = message
+        self.describe(conflict)
+
+    def describe(self, conflict: ConflictDetails) -> None:
+        """Replace the details, and the message that is made of them."""
         self.conflict = conflict
         by = f" (version {conflict.version}" + (f", {conflict.operation})" if conflict.operation else ")")
         named = conflict.files[:3]
@@ -317,7 +323,7 @@ class ConcurrentModificationError(CommitFailedError):
         rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."
         reasons = "; ".join(conflict.fallbacks)
         coarse = f" Conflicts were found by files, not by rows: {reasons}." if reasons else ""
-        super().__init__(f"{message}{by}.{files}{rows}{coarse}" + (f" {conflict.advice}" if conflict.advice else ""))
+        self.args = (f"{self._reason}{by}.{files}{rows}{coarse}" + (f" {conflict.advice}" if conflict.advice else ""),)
 
 
 def _places(positions: Mapping[str, tuple[int, ...]]) -> str:

@@ -153,7 +153,7 @@ def commit(
     except CERTAIN_FAILURES as error:
         remove_vectors(store, shell.vectors)
         if isinstance(error, ConcurrentModificationError):
-            error.conflict = described(error.conflict, prepared, committer.held(error.conflict.version))
+            error.describe(described(error.conflict, prepared, committer.held(error.conflict.version)))
         raise
     except CommitOutcomeUnknownError as error:
         raise CommitOutcomeUnknownError(error.why, error.version, error.txn_id, store.uri) from error.__cause__

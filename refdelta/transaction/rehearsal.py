@@ -108,7 +108,7 @@ def rehearse(
     try:
         outcome = run_loop(commit_loop(bare, Limits(max_repeats=1)), shell.perform)
     except ConcurrentModificationError as error:
-        error.conflict = described(error.conflict, prepared, winner.data)
+        error.describe(described(error.conflict, prepared, winner.data))
         return Rehearsal(prepared, error, None, shell.matched)
     return Rehearsal(prepared, None, outcome, shell.matched)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,15 +15,16 @@ from pyroaring import BitMap64
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
-from refdelta.core.rows.sets import MOST_ROWS
+from refdelta.core.rows.sets import MOST_ROWS, shown
 from refdelta.engine.log.state import adds_table
-from refdelta.errors import ExpressionError
+from refdelta.errors import DeltaError, ExpressionError
 
 if TYPE_CHECKING:
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.errors import ConflictDetails
 
 Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], bool]
 """A finer test than a predicate: True if one of the rows, in batches of the table's schema, would have been read."""
@@ -33,6 +35,8 @@ class RowMatching:
     """The tests of a transaction, one for each of its reads. A row matches if one of them is true."""
 
     asked: list[tuple[Predicate, Matches | None]] = field(default_factory=list)
+    # The file with the last row that matched, alone in a snapshot, and the predicate that the row satisfies.
+    _matched: tuple[Add, Snapshot, Predicate] | None = None
 
     def add(self, predicate: Predicate, matches: Matches | None) -> None:
         """Add a test: the rows for which ``predicate`` is true, and of these the rows that ``matches`` finds."""
@@ -50,10 +54,28 @@ class RowMatching:
         """
         for add in files:
             alone = snapshot.with_files(adds_table([add]))
-            found = any(_matches(alone, predicate, matches) for predicate, matches in self.asked)
-            yield found
-            if found:
+            found = next((one for one in self.asked if _matches(alone, *one)), None)
+            yield found is not None
+            if found is not None:
+                predicate, matches = found
+                self._matched = (add, alone, predicate) if matches is None else None
                 return
+
+    def placed(self, conflict: ConflictDetails) -> ConflictDetails:
+        """The details of a conflict with the rows that match, if it is over the file in which one was found."""
+        from refdelta.engine.scan.positions import find_rows
+        from refdelta.engine.scan.scan import plan_scan
+
+        if self._matched is None or conflict.positions or self._matched[0].path not in conflict.files:
+            return conflict
+        add, alone, predicate = self._matched
+        try:
+            found = next(iter(find_rows(plan_scan(alone, [], predicate))), None)
+        except DeltaError:
+            found = None  # the rows are for the message only
+        if found is None or not found.rows:
+            return conflict
+        return dataclasses.replace(conflict, rows=len(found.rows), positions=shown({add.path: found.rows}))
 
 
 def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> bool:

@@ -30,7 +30,7 @@ from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.scan.executor import checked as checked_executor
-from refdelta.errors import InvalidArgumentError, TableNotFoundError
+from refdelta.errors import ConcurrentModificationError, InvalidArgumentError, TableNotFoundError
 from refdelta.transaction.commit_info import (
     CommitDescription,
     application_transactions,
@@ -489,8 +489,10 @@ class Transaction:
                 locate_rows=self._locate_rows,
                 inline_vectors=self._table_properties.inline_deletion_vectors,
             )
-        except CERTAIN_FAILURES:
+        except CERTAIN_FAILURES as error:
             self._discard()
+            if isinstance(error, ConcurrentModificationError):
+                error.describe(self.row_matching.placed(error.conflict))
             raise
         except BaseException:
             self._written = []  # the files stay: the log may name them, now or after a late request arrives

@@ -50,6 +50,35 @@ def test_a_blind_append_has_no_predicate(table):
     assert error.conflict.own.isolation_level == "Serializable"
 
 
+def test_the_rows_of_an_append_that_decide_are_named(table):
+    news = pa.table({"id": [7, 1, 2, 8, 3]})
+    error = lost(
+        table, lambda t: t.append(news), lambda t: t.update({"id": "0"}, predicate="id < 3"), isolation="Serializable"
+    )
+    (path,) = error.conflict.files
+    assert (error.conflict.rule, error.conflict.rows) == ("files-added", 2)
+    assert error.conflict.positions == {path: (1, 2)}
+    assert f"Rows: 2, at 1, 2 in {path}." in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("new", "predicate", "by_rows"),
+    [(1, "id < 3", False), (0, "10 / id > 9", True)],
+    ids=["nobody looked at rows", "the statement fails on the row"],
+)
+def test_an_append_over_which_no_row_decides(table, new, predicate, by_rows):
+    news, properties = pa.table({"id": [new]}), CommitProperties(row_level=by_rows)
+    error = lost(
+        table,
+        lambda t: t.append(news),
+        lambda t: t.delete(predicate),
+        isolation="Serializable",
+        commit_properties=properties,
+    )
+    assert (error.conflict.rule, error.conflict.rows, error.conflict.positions) == ("files-added", None, {})
+
+
 def test_the_details_are_json_and_survive_a_pickle(table):
     error = lost(table, lambda t: t.delete("id = 1"), lambda t: t.delete("id = 1"))
     assert pickle.loads(pickle.dumps(error)).conflict == error.conflict
