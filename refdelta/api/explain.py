@@ -12,7 +12,7 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError
 from refdelta.operations.inspection.explanation import Explanation, explain
-from refdelta.operations.inspection.recorded_transaction import rebuild
+from refdelta.operations.inspection.recorded_transaction import files_at, rebuild
 from refdelta.transaction.parties import any_of_texts, party
 from refdelta.transaction.rehearsal import RecordedCommit
 
@@ -78,7 +78,7 @@ def explain_conflict(
     before = _before(store, first)
     with _vacuumed(first):
         found = rebuild(store, before, winner.footprint, commit, budget or RowBudget())
-        notes = [*_history(winner, commit), *found.notes]
+        notes = [*_history(winner, commit), *_between(before, winner, commit), *found.notes]
         return explain(found.txn, before, winner, party(second, found.info), notes)
 
 
@@ -144,3 +144,16 @@ def _history(winner: RecordedCommit, commit: RecordedCommit) -> list[str]:
     if theirs.changes_data and not added.isdisjoint(own.removed):
         return [said, f"version {b} removes rows that version {a} added: it builds on version {a}"]
     return [said]
+
+
+def _between(before: Snapshot | None, winner: RecordedCommit, commit: RecordedCommit) -> Iterator[str]:
+    """A note on files that the later commit removes and that came between the two."""
+    theirs, removed = winner.footprint, commit.footprint.removed.keys()
+    new = removed - theirs.added.keys()
+    count = len(new) - (0 if before is None else files_at(before, new).num_rows)
+    if count:
+        files = "1 file" if count == 1 else f"{count:,} files"
+        yield (
+            f"version {commit.version} removes rows of {files} that versions between {winner.version} and "
+            f"{commit.version} added; the answer leaves these out"
+        )

@@ -242,3 +242,17 @@ def test_hostile_commits_are_explained_or_refused(tmp_path, seed):
         assert found._repr_html_()
         assert json.dumps(found.as_dict())
     assert "\x1b" not in str(table.timeline())
+
+
+def test_files_that_came_between_the_two_are_named(table):
+    table.delete("id = 1")
+    first = table.version()
+    write_deltalake(table.table_uri, rows([70, 71]), mode="append")
+    table.update_incremental()
+    table.update({"v": "9"}, predicate="id IN (2, 70)")
+    found = explain_conflict(table, first, table.version())
+    (note,) = (note for note in found.notes if "between" in note)
+    assert note.startswith(
+        f"version {first + 2} removes rows of 1 file that versions between {first} and {first + 2} add"
+    )
+    assert not any("between" in note for note in explain_conflict(table, first + 1, first + 2).notes)
