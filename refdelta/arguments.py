@@ -164,3 +164,10 @@ def _check_unicode(what: str, text: str) -> None:
 def _shown(value: Any) -> str:
     plain = isinstance(value, (str, int, float, bytes, list, tuple, dict))
     return f"{value!r:.80}" if plain else f"a {type(value).__name__}"
+
+
+def missing_package(what: str, package: str, extra: str | None = None) -> InvalidArgumentError:
+    """The error for a method whose optional package, which has an extra, of its name unless said, is not installed."""
+    return InvalidArgumentError(
+        f"{what} needs the package {package}, which is not installed: pip install 'refdelta[{extra or package}]'"
+    )

@@ -101,13 +101,6 @@ def unknown_name(kind: str, name: Any, known: Iterable[str], *, kinds: str = "",
     return f"{kind} {name!r} does not exist{' in ' if where else ''}{where}{end}"
 
 
-def missing_package(what: str, package: str, extra: str | None = None) -> InvalidArgumentError:
-    """The error for a method whose optional package, which has an extra, of its name unless said, is not installed."""
-    return InvalidArgumentError(
-        f"{what} needs the package {package}, which is not installed: pip install 'refdelta[{extra or package}]'"
-    )
-
-
 # --- mistakes of the caller --------------------------------------------------------------------------------------
 
 
@@ -310,7 +303,6 @@ class ConcurrentModificationError(CommitFailedError):
     """
 
     def __init__(self, message: str, conflict: ConflictDetails):
-        super().__init__()
         self._reason = message
         self.describe(conflict)
 

@@ -41,7 +41,7 @@ answers changes with its pinned version only.
 FEWEST: Final = 5
 """Examples that any tier tries: below some five, Hypothesis tries little but the simplest."""
 
-_SHARE: Final = {CHECK: 0.04, TEST: 0.25, ALL: 1.0}
+_SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 1.0}
 _SERVICES: Final = {"spark", "s3_server", "azure_server"}
 _STORES: Final = {"s3", "azure"}  # as cases name what a server stands for
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from refdelta.api.polars_conditions import condition_of
+from refdelta.arguments import missing_package
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.parquet.dv import to_positions
 from refdelta.engine.scan.chunking import at_most
@@ -20,7 +21,6 @@ from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.foreign import POLARS, ForeignFiles, grouped
 from refdelta.engine.scan.reader import deleted_rows
 from refdelta.engine.scan.scan import plan_scan, scan_files
-from refdelta.errors import missing_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

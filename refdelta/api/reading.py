@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
 from refdelta.api.handle import Handle
-from refdelta.errors import InvalidArgumentError, missing_package
+from refdelta.arguments import missing_package
+from refdelta.errors import InvalidArgumentError
 
 # Methods import the rest when they are called: a program that only reads a table starts faster.
 if TYPE_CHECKING:

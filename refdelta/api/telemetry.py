@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta._version import __version__
-from refdelta.errors import missing_package
+from refdelta.arguments import missing_package
 from refdelta.transaction.events import CommitEvent, Observation, observe_commits
 
 if TYPE_CHECKING:

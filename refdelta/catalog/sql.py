@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from refdelta.arguments import missing_package
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
 from refdelta.engine.log.managed_log import Ratified, RatifiedCommit, Refused
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, missing_package
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
 from refdelta_storage import Created, StorageError, Unknown
 
 try:

@@ -66,7 +66,7 @@ def test_a_slow_rival_may_do_a_share_of_the_work(clock):
     assert list(found["slow"].seconds.values()) == [pytest.approx(20.0)]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("all")
 def test_slow_rivals_take_part_in_some_rounds_only():
     calls, engines = recorded("refdelta", "slow", slow=4)
     found, _ = play(engines, rounds=7, warm=2)

@@ -49,17 +49,20 @@ def lists(tmp_path_factory):
 
 
 @pytest.mark.tier("test")
+@pytest.mark.xdist_group("lists of tests")
 def test_each_tier_contains_the_one_before(lists):
     assert lists["check"] < lists["test"] < lists["whole"]
     assert all(lists["test"] - lists[str(day)] <= lists["drawn by the day"] for day in range(1, DAYS + 1))
 
 
 @pytest.mark.tier("test")
+@pytest.mark.xdist_group("lists of tests")
 def test_every_test_is_run_within_some_days(lists):
     assert set().union(*(lists[str(day)] for day in range(1, DAYS + 1))) == lists["whole"]
 
 
 @pytest.mark.tier("test")
+@pytest.mark.xdist_group("lists of tests")
 def test_no_test_by_spark_or_on_a_server_is_among_the_first(lists):
     apart = ("tests/faults/test_bad_network", "tests/oracle/test_dml", "tests/kills/test_kills")
     assert not [name for name in lists["check"] if name.startswith(apart)]

@@ -120,7 +120,7 @@ def everything(place) -> list[BaseException | object]:
     return found
 
 
-@pytest.mark.sample(check=15)
+@pytest.mark.sample(check=15, test=40)
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_data_file_elsewhere(name, place, outside):
     made = Handmade(COLUMNS, store=open_store(place.uri, place.options))

@@ -205,7 +205,7 @@ def test_a_decimal_of_thousands_of_digits_is_refused(digits):
         parse_predicate(f"a = CAST(a AS decimal({'9' * digits}))", TABLE)
 
 
-@pytest.mark.sample(check=4)
+@pytest.mark.sample(check=4, test=16)
 @pytest.mark.parametrize("name", DEEP)
 @pytest.mark.parametrize("n", [100, 10_000])
 def test_deep_nesting_is_refused_in_one_line(name, n):

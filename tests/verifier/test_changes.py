@@ -68,7 +68,7 @@ def test_what_refdelta_tells_is_what_it_did(tmp_path, layout, statement):
     assert recorded or (layout, statement) == ("vectors", "delete")
 
 
-@pytest.mark.sample(check=3)
+@pytest.mark.sample(check=3, test=25)
 @pytest.mark.parametrize("predicate", ["id = 2", "id < 3", "part = 'x'", "true", "id = 99"])
 @pytest.mark.parametrize("statement", ["delete", "update", "merge"])
 @pytest.mark.parametrize("layout", LAYOUTS)

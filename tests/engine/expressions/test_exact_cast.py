@@ -86,7 +86,7 @@ PAIRS = [(one, other) for one in TYPES for other in TYPES if one != other and ma
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=str)
-@pytest.mark.sample(check=10)
+@pytest.mark.sample(check=10, test=60)
 @examples(60)
 @given(st.data())
 def test_a_column_is_cast_as_each_of_its_values(source, target, data):

@@ -98,6 +98,7 @@ def plain(value, kind):
 
 @pytest.mark.spark
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=4)
 @pytest.mark.parametrize("group", GROUPS)
 def test_spark_has_the_same_values(group, spark, tmp_path):
     # Spark shows its errors of single rows alone, so that each call is asked for the rows that have a value here.
