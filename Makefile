@@ -144,6 +144,7 @@ spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency
 
 pictures: setup  ## the pictures of the documents, docs/pictures
 	$(BIN)/python docs/pictures/two_writers.py
+	$(BIN)/python docs/pictures/timeline.py
 
 docs: setup  ## the site, docs/site/index.html, without network: all pages, search, notebooks, a page to play with (two minutes; then from a cache)
 	$(BIN)/python docs/make_site.py

@@ -71,7 +71,7 @@ _TIMES = frozenset(
 )
 @click.option("--wide", is_flag=True, help="Cut nothing on a terminal: a version may take several lines.")
 def history(table: str, storage_options: dict[str, str], as_json: bool, limit: int | None, wide: bool) -> None:
-    """List the versions of TABLE, newest first: when, what, by whom, by which parameters.
+    """List the versions of TABLE, newest first: time, operation, user, note and parameters.
 
     On a terminal, each version is one line, which is cut at its end; in a pipe nothing is cut. Of a damaged log, the
     versions that can be read are shown, and the exit status is 1.

@@ -19,10 +19,12 @@ PRINTED = {
         "ConcurrentDeleteReadException\nrule: read-file-removed\nwinner: version 3 UPDATE",
         "{'seat': 9, 'guest': 'Edsger'},\n {'seat': 10, 'guest': 'Barbara'}",
         "one commit each: 8",
+        ", versions 4 to 12: ",
     ],
     "reading-a-log": [
         "4 OPTIMIZE | passed [3]",
         "5 UPDATE | passed [] | ink was counted twice",
+        "OPTIMIZE over 3 (",
         "3 11 rows; [(4, 0), (4, 0), (4, 1)]\n4 11 rows; [(12, 1)]",
         "commitInfo {'operation': 'DELETE', 'readVersion': 2, 'isolationLevel': 'WriteSerializable'}",
         "changed by the compaction: set()",

@@ -26,6 +26,7 @@ EVERY = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.rel
 COMMANDS, FEATURES, SPARK = (DOCS / "guide" / f"{name}.md" for name in ("command-line", "features", "spark"))
 reference = loaded(Path(__file__).with_name("reference.py"))
 functions_page = loaded(Path(__file__).with_name("functions_page.py"))
+timeline = loaded(DOCS / "pictures" / "timeline.py")
 two_writers = loaded(DOCS / "pictures" / "two_writers.py")
 _WRITE = {"always": "yes", "inactive": "unless in use", "never": "no"}
 # A block of Python, which may stand in a list, and what it prints, if it prints.
@@ -164,6 +165,20 @@ def test_the_readme_is_a_front_door():
     assert "pip install" in screen
 
 
+@pytest.mark.tier("test")
+def test_a_stranger_sees_two_writers_on_a_timeline(tmp_path):
+    """What the README shows, in its order, by the interpreter and the commands of a set-up clone."""
+    readme = ROOT / "README.md"
+    (program,), (command,) = blocks(readme, "python"), blocks(readme, "sh")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for words in ([sys.executable, "-c", program], ["bash", "-c", command]):
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=True, cwd=tmp_path, env={**os.environ, "PATH": path}
+        )
+    expected = blocks(readme, "text")[-1]
+    assert doctest.OutputChecker().check_output(expected, done.stdout, doctest.ELLIPSIS), done.stdout
+
+
 def test_the_index_names_every_page():
     index = (DOCS / "README.md").read_text()
     for page in (*DOCS.rglob("*.md"), *(DOCS / "examples").rglob("*.py")):
@@ -177,6 +192,10 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn():
     words = re.compile(r"<text [^>]*>(.*?)</text>", re.DOTALL)
     assert words.findall(two_writers.PICTURE.read_text()) == words.findall(drawn), "run make pictures"
     assert f"]({two_writers.PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text()
+
+
+def test_the_picture_of_a_timeline_is_the_one_that_is_drawn():
+    assert timeline.draw() == timeline.PICTURE.read_text(), "run make pictures"
 
 
 # --- the reference ---
