@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import matplotlib as mpl
@@ -208,7 +209,9 @@ def _most_apart(conflicts: Mapping[int, Sequence[Bench]]) -> str:
 # --- drawing ---
 
 # In inches.
-_WIDTH, _PANEL, _LEFT, _RIGHT, _ABOVE, _BELOW, _LINE, _HEAD = 9.6, 3.25, 0.95, 0.2, 0.55, 0.6, 0.2, 0.5
+_WIDTH, _PANEL, _LEFT, _ABOVE, _BELOW, _LINE, _HEAD = 9.6, 3.25, 0.95, 0.55, 0.6, 0.2, 0.5
+_NAMES = 0.95  # beside a panel, for the names of its lines
+_APART = 9.5  # points between two of these names
 _SETTINGS = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -235,15 +238,20 @@ def _lines(run: Run, topic: str, groups: Mapping[str, list[Bench]], size: str, s
         benches = [bench for some in groups.values() for bench in some]
         title = _conclusion(topic, groups, size, scale)
         heights = [_PANEL] * len(groups)
-        figure, panels = _page(run, title, benches, heights, lambda look: {"marker": look.marker, "linewidth": 1.8})
+        style = {"linewidth": 1.8}
+        figure, panels = _page(
+            run, title, benches, heights, lambda look: {"marker": look.marker, **style}, right=_NAMES
+        )
         for axes, (kind, some) in zip(panels, groups.items(), strict=True):
             axes.set_title(f"{_words(kind)}\n", loc="left", color=HEADING, weight="bold", fontsize=9)
             axes.text(0, 1.03, _beside(some[-1], size, scale), transform=axes.transAxes, fontsize=8)
+            ends = {}
             for name, points in _points(some, size, scale).items():
                 look = looks(run)[name]
                 x, y, low, high = zip(*points, strict=True)
                 axes.vlines(x, low, high, colors=look.light, linewidth=0.9)
-                axes.plot(x, y, color=look.light, marker=look.marker, markersize=5, linewidth=1.8, gid=name)
+                axes.plot(x, y, color=look.light, marker=look.marker, markersize=5, gid=name, **style)
+                ends[name] = (x[-1], y[-1])
             axes.set_xscale("log")
             xs = sorted({bench.sizes[size] for bench in some})
             axes.xaxis.set_major_locator(FixedLocator(xs))
@@ -259,7 +267,26 @@ def _lines(run: Run, topic: str, groups: Mapping[str, list[Bench]], size: str, s
                 axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: scale.text(value) if value else "0"))
             axes.grid(visible=False, axis="x")
+            _name_ends(axes, ends, looks(run))
         return figure
+
+
+def _name_ends(axes: Axes, ends: Mapping[str, tuple[float, float]], shown: Mapping[str, Look]) -> None:
+    """Write the name of each line at its right end, in its colour, and apart from the others."""
+    axes.autoscale_view()  # otherwise the limits are set when it is drawn
+    height, below = axes.get_window_extent().height * 72 / axes.figure.dpi, -inf
+    for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
+        at = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[1] * height
+        below = max(at, below + _APART)
+        axes.annotate(
+            name.removeprefix("refdelta, "),
+            (x, y),
+            (7, below - at),
+            textcoords="offset points",
+            va="center",
+            color=shown[name].light,
+            fontsize=8,
+        )
 
 
 def _points(benches: Sequence[Bench], size: str, scale: Scale) -> dict[str, list[tuple[float, float, float, float]]]:
@@ -318,6 +345,7 @@ def _page(
     heights: Sequence[float],
     line: Callable[[Look], Mapping[str, Any]] | None,
     names: Sequence[str] | None = None,
+    right: float = 0.2,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with its title, its panels in two columns, the legend of all of them, and where it was measured."""
     told = _labels(run, benches)
@@ -338,7 +366,7 @@ def _page(
         box = (
             left + _LEFT,
             height - top - inches + _BELOW,
-            _WIDTH / columns - _LEFT - _RIGHT,
+            _WIDTH / columns - _LEFT - right,
             inches - _ABOVE - _BELOW,
         )
         panels.append(figure.add_axes(tuple(part / (_WIDTH, height)[at % 2] for at, part in enumerate(box))))

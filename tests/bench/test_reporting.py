@@ -207,6 +207,23 @@ def test_titles_state_what_the_figures_show(figures):
     assert "14 times as fast as deltalake at 10,000: 2.5 s, 35 s" in panel_texts(figures["conflict-check"])
 
 
+def test_each_line_has_its_name_at_its_end_and_no_name_covers_another(figures):
+    figure = figures["throughput"]
+    for axes in figure.axes:
+        names = {
+            text.get_text(): text for text in axes.texts if text.get_text() in {"refdelta", "deltalake", "files decide"}
+        }
+        assert len(names) == 3
+        assert names["deltalake"].get_color() == charts.LOOKS["deltalake"].light
+    same = {f"refdelta, {number}": (8, 100 + number / 10) for number in range(6)}
+    axes = figure.axes[0]
+    known = len(axes.texts)
+    charts._name_ends(axes, same, dict.fromkeys(same, charts.LOOKS["refdelta"]))
+    FigureCanvasAgg(figure).draw()
+    boxes = [text.get_window_extent() for text in axes.texts[known:]]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+
+
 def panel_texts(figure):
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
