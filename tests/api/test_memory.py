@@ -55,6 +55,7 @@ def megabytes(code, *arguments):
 
 
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_streams_are_written_and_read_without_being_held(tmp_path, partitioned):
     path = tmp_path / "t"

@@ -53,6 +53,7 @@ def dataset_rows(table, low=0):
 READERS = {"polars": polars_rows, "duckdb": duckdb_rows, "pyarrow": dataset_rows}
 
 
+@pytest.mark.sample(test=4)
 @pytest.mark.parametrize("configuration", [{}, VECTORS], ids=["plain", "vectors"])
 def test_rows_of_each_version_with_odd_partitions(place, configuration):
     written(place, configuration)

@@ -19,7 +19,7 @@ PROCESSES = 3
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("level", ["WriteSerializable", "Serializable"])
 def test_no_money_is_made_or_lost(tmp_path, level):
-    uri, transactions = str(tmp_path / "t"), budget(40, fewest=20)
+    uri, transactions = str(tmp_path / "t"), budget(40, fewest=10)
     create(uri, level)
     work = [functools.partial(change, transactions, seed) for seed in range(1, PROCESSES + 1)]
     meanwhile = [functools.partial(keep_in_shape, 0), functools.partial(clean_up, 0), watch]

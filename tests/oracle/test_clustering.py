@@ -93,6 +93,7 @@ def test_a_table_of_spark_is_written_to(quick_spark, tmp_path):
     assert actions(tmp_path / "ours", 0, "domainMetadata") == theirs
 
 
+@pytest.mark.tier("all")
 def test_spark_writes_to_a_table_of_ours_and_clusters_it(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     write_deltalake(path, rows(1, 2, 3), cluster_by=["s.x", "name"])

@@ -69,7 +69,7 @@ def same(spark, path, count):
     assert_same_table(ours, oracle.read_table(spark, path))
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("maker", ["spark", "refdelta", "reorg"])
 def test_both_write_the_same_files(quick_spark, tmp_path, maker):
     spark, path = quick_spark, tmp_path / "t"

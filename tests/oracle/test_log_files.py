@@ -158,6 +158,7 @@ def test_what_one_engine_has_clustered_the_other_leaves(quick_spark, tmp_path):
     same(spark, path)
 
 
+@pytest.mark.tier("all")
 def test_either_engine_changes_the_clustering_columns(quick_spark, tmp_path):
     """Files clustered by the first columns are rewritten by FULL only."""
     spark, path = quick_spark, tmp_path / "t"
@@ -194,6 +195,7 @@ def _split(entries):
     return theirs, {entry["version"] for entry in entries} - theirs
 
 
+@pytest.mark.tier("all")
 def test_a_plain_table_is_clustered_by_either(quick_spark, tmp_path):
     spark = quick_spark
     protocols = []

@@ -30,6 +30,7 @@ ROWS = pa.concat_tables(
 CONSTRAINTS = {f"c{n}": f"n <> {n} OR ({sql})" for n, sql in enumerate(CONDITIONS)}
 
 
+@pytest.mark.tier("all")
 def test_constraints_are_the_same_whoever_declares_and_whoever_holds_them(quick_spark, tmp_path):
     spark = quick_spark
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"

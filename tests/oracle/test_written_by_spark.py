@@ -124,6 +124,7 @@ class TestDeletionVectors:
             want = oracle.read_table(spark, path, version)
             assert_same_table(DeltaTable(path, version=version).to_pyarrow_table(), want)
 
+    @pytest.mark.tier("all")
     def test_a_large_table_with_vectors_over_several_row_groups(self, spark, tmp_path):
         path = tmp_path / "large"
         spark.sql(

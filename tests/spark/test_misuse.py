@@ -212,7 +212,7 @@ def changes() -> Iterator[tuple[Callable[[Any], Any], type[Exception], str]]:
     )
 
 
-@pytest.mark.sample(test=12)
+@pytest.mark.sample(test=6)
 @pytest.mark.parametrize(("call", "error", "said"), [*readings(), *writings(), *sourcings(), *changes()])
 def test_it_is_told_in_one_error(user: Any, call: Callable[[Any], Any], error: type[Exception], said: str) -> None:
     with pytest.raises(errors.DeltaError) as caught, typed_errors():

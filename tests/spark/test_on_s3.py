@@ -166,7 +166,7 @@ def told(call: Callable[[], Any]) -> tuple[errors.DeltaError, str]:
     return typed.value, text + repr(vars(typed.value)) + str(typed.value)
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.tier("all")
 def test_errors_are_those_of_the_engine_and_show_no_secret(session: Any, place: Place) -> None:
     write(frame(session, 1, 2), place.uri, storage_options=place.options)
     whole = read(session, place.uri, storage_options=place.options)

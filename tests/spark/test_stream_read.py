@@ -109,6 +109,7 @@ insert into {t} values ('new', 4, null, null, null, 7, null, named_struct('a', n
 """
 
 
+@pytest.mark.tier("all")
 def test_a_stream_goes_on_with_either_engine(session: Any, table: Path, tmp_path: Path) -> None:
     found: Batches = []
     limit = {"maxFilesPerTrigger": 3}

@@ -198,6 +198,7 @@ class TestRequests:
 
 
 class TestSendingAgain:
+    @pytest.mark.sample(test=6)
     @pytest.mark.parametrize(
         "fault", ["503-before", "busy-after", "500-after", "drop-before", "cut-after", "timeout-before"]
     )
