@@ -10,7 +10,7 @@ import click
 from refdelta.cli.group import app, named_version, on_a_table, open_table, outside
 from refdelta.cli.output import limited
 from refdelta.cli.printable import printable
-from refdelta.cli.render import cell, counted, echo_json, echo_json_list, rows_of
+from refdelta.cli.render import cell, colored, counted, echo_json, echo_json_list, rows_of
 from refdelta.engine.log.location import open_location, with_others
 
 _SHOWN = 20
@@ -37,7 +37,9 @@ def why(table: str, storage_options: dict[str, str], as_json: bool, a: int, b: i
     if as_json:
         echo_json(found.as_dict())
         return
-    click.echo(str(found))
+    verdict, rest = str(found).split("\n", 1)
+    click.echo(colored(verdict, bold=True, fg="green" if found.conflict is None else "red"))
+    click.echo(rest)
 
 
 @app.command(
