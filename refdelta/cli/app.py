@@ -3,7 +3,6 @@
 from refdelta.cli import (  # noqa: F401
     benching,
     changing,
-    conflicts,
     crosschecking,
     defining,
     inspect,

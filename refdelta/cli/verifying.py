@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import click
 
+from refdelta.cli import printable
 from refdelta.cli.group import app, on_a_table, outside
-from refdelta.cli.printable import printable
 from refdelta.cli.render import counted, echo_json
 from refdelta.errors import DeltaError
 from refdelta.status_line import StatusLine
