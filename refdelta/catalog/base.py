@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from refdelta import CommitProperties, Identity
     from refdelta.transaction.time_travel import Version
     from refdelta_storage import Store
 
@@ -78,6 +79,10 @@ class Catalog(abc.ABC):
         commits: CommitMode = "staged",
         cluster_by: Sequence[str] | str | None = None,
         description: str | None = None,
+        generated: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+        identity: Mapping[str, Identity] | None = None,
+        commit_properties: CommitProperties | None = None,
     ) -> DeltaTable:
         """Create a catalog-managed table without rows.
 
@@ -94,6 +99,10 @@ class Catalog(abc.ABC):
                 content, and a commit needs no put at all.
             cluster_by: the clustering columns, in order.
             description: a description of the table.
+            generated: as for :meth:`refdelta.DeltaTable.create`, like all that follow.
+            defaults: see there.
+            identity: see there.
+            commit_properties: see there.
 
         Raises:
             TableAlreadyExistsError: the catalog has a table of this name, or the folder has one.
@@ -122,6 +131,10 @@ class Catalog(abc.ABC):
                 cluster_by=cluster_by,
                 name=name,
                 description=description,
+                generated=generated,
+                defaults=defaults,
+                identity=identity,
+                commit_properties=commit_properties,
                 configuration={**properties, **given, **_FEATURES, "refdelta.catalog": self.name},
             )
         except BaseException:

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from refdelta.cli.printable import printable
 from refdelta.errors import DeltaError
 from refdelta_storage import StorageError
 
@@ -85,12 +86,3 @@ def _fail(message: str, status: int = 1) -> int:
 def _drop_output() -> None:
     """Drop buffered output that cannot be written (``| head``, a full disk), so that it does not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def printable(text: str) -> str:
-    """The text with escapes for control characters, which a hostile table may contain; line breaks and tabs stay."""
-    return text if text.isprintable() else "".join(map(_escaped, text))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1]

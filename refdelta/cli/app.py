@@ -2,6 +2,7 @@
 
 from refdelta.cli import (  # noqa: F401
     benching,
+    catalogs,
     changing,
     crosschecking,
     defining,

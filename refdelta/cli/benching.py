@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from refdelta.arguments import missing_package
-from refdelta.cli import printable
 from refdelta.cli.group import app, rows_or_files, storage_options
+from refdelta.cli.printable import printable
 from refdelta.cli.render import counted, echo_json, echo_table
 from refdelta.demo.mixes import ROWS, Mix, mix_of
 from refdelta.demo.worker_pool import RaceFailedError

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from refdelta.cli import printable
 from refdelta.cli.group import app, at_a_version, in_bytes, open_table, storage_options
+from refdelta.cli.printable import printable
 from refdelta.cli.render import counted, echo_json
 from refdelta.crosscheck import comparison, oracle
 from refdelta.crosscheck.replay import Replayed, ScenarioOutcome, replay

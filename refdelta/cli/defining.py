@@ -15,6 +15,7 @@ from refdelta.cli.group import (
     Command,
     app,
     at_a_version,
+    catalog_in_use,
     in_pairs,
     is_table,
     isolation_level,
@@ -43,6 +44,7 @@ _EXPRESSION = in_pairs("name=SQL")
         "create towns --column id=long --column name=string --not-null id",
         "create flights --like january.parquet --partition-by year,month",
         "create orders --column id=long --column day=date --identity id --property delta.enableDeletionVectors=true",
+        "create sales.orders --catalog sqlite:///catalog.db --location orders --column id=long",
     ),
 )
 @on_a_table
@@ -91,6 +93,8 @@ _EXPRESSION = in_pairs("name=SQL")
     show_default=True,
     help="The action where the table exists; overwrite replaces its columns, properties and rows.",
 )
+@click.option("--location", metavar="FOLDER", help="With --catalog: the folder of the table.")
+@click.option("--inline", is_flag=True, help="With --catalog: the catalog holds commits until they are published.")
 @note
 def create(
     table: str,
@@ -108,24 +112,33 @@ def create(
     name: str | None,
     description: str | None,
     mode: Literal["error", "ignore", "overwrite"],
+    location: str | None,
+    inline: bool,
     message: str | None,
 ) -> None:
-    """Create TABLE without rows. Its columns are those of --like, then those of --column."""
-    made = DeltaTable.create(
-        table,
-        _schema(columns, like, not_null or [], storage_options),
-        mode=mode,
-        partition_by=partition_by,
-        cluster_by=cluster_by,
-        generated=generated or None,
-        defaults=defaults or None,
-        identity={column: Identity() for column in identity or ()} or None,
-        configuration=configuration or None,
-        name=name,
-        description=description,
-        storage_options=storage_options or None,
-        commit_properties=properties(message),
-    )
+    """Create TABLE without rows. Its columns are those of --like, then those of --column.
+
+    With --catalog, the catalog decides about the commits of the table, and TABLE is its name.
+    """
+    schema = _schema(columns, like, not_null or [], storage_options)
+    stated: dict[str, Any] = {
+        "partition_by": partition_by,
+        "cluster_by": cluster_by,
+        "generated": generated or None,
+        "defaults": defaults or None,
+        "identity": {column: Identity() for column in identity or ()} or None,
+        "configuration": configuration or None,
+        "description": description,
+        "commit_properties": properties(message),
+    }
+    if (catalog := catalog_in_use(storage_options)) is not None:
+        if mode != "error" or name is not None:
+            raise click.UsageError("--mode and --name go with a folder, and not with --catalog")
+        made = catalog.create_table(table, schema, location, commits="inline" if inline else "staged", **stated)
+    elif location is not None or inline:
+        raise click.UsageError("--location and --inline go with --catalog")
+    else:
+        made = DeltaTable.create(table, schema, mode=mode, name=name, storage_options=storage_options or None, **stated)
     if as_json:
         echo_json({"version": made.version(), "location": made.table_uri, "columns": made.schema().names})
     else:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from refdelta import CommitProperties, DeltaTable, __version__
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.table.properties import parse_size
+from refdelta.engine.log.location import open_location, with_others
 from refdelta.errors import InvalidArgumentError
 
-_OUTSIDE = "refdelta.outside"
+if TYPE_CHECKING:
+    from refdelta.catalog import Catalog
+    from refdelta_storage import Store
+
+_OUTSIDE, _CATALOG = "refdelta.outside", "refdelta.catalog"
+CATALOG_VARIABLE = "REFDELTA_CATALOG"
+"""The environment variable that names the catalog."""
+
 FOLDER = click.Path()
 """The type of a table's address, so that shells complete it. It is not checked, since it may be a URI."""
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -106,12 +114,52 @@ def outside() -> tuple[str, ...]:
     return found
 
 
+def _catalog_noted(context: click.Context, _parameter: click.Parameter, url: str | None) -> None:
+    context.meta[_CATALOG] = url or None
+
+
+def in_a_catalog(command: Command) -> Command:
+    """The option ``--catalog``, by which TABLE is a name. The catalog is returned by :func:`catalog_in_use`, and is not
+    an argument of the command.
+    """
+    return click.option(
+        "--catalog",
+        metavar="URL",
+        envvar=CATALOG_VARIABLE,
+        expose_value=False,
+        callback=_catalog_noted,
+        help="The catalog that has the table, whose name is then TABLE: the URL of its database. "
+        f"{CATALOG_VARIABLE} in the environment says it for all commands, and shows no password to other users.",
+    )(command)
+
+
+def catalog_in_use(storage_options: dict[str, str] | None = None) -> Catalog | None:
+    """The catalog that the option ``--catalog`` or the environment names; None without one.
+
+    Args:
+        storage_options: options of the stores of its tables.
+    """
+    url = click.get_current_context().meta.get(_CATALOG)
+    if url is None:
+        return None
+    from refdelta.catalog import SqlCatalog
+
+    return SqlCatalog(url, storage_options=storage_options or None)
+
+
+def only_by_path(what: str) -> None:
+    """Refuse a catalog where a command needs the path of a folder."""
+    if catalog_in_use() is not None:
+        raise click.UsageError(f"{what} takes the path of a folder, and no --catalog")
+
+
 def on_a_table(command: Command) -> Command:
     """The argument TABLE and the options of every command on a table. The folders of ``--outside`` are returned
-    by :func:`outside`, and are not an argument of the command.
+    by :func:`outside`, the catalog by :func:`catalog_in_use`: they are no arguments of the command.
     """
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
+        in_a_catalog,
         click.option(
             "--outside",
             metavar="FOLDER",
@@ -192,9 +240,20 @@ def named_version(text: str) -> int | str:
 
 
 def open_table(table: str, storage_options: dict[str, str], version: str | None = None) -> DeltaTable:
-    """The handle for ``table``, at a version or time if one was asked for."""
+    """The handle for ``table``, which is a name if there is a catalog; at a version or time if one was asked for."""
     at = None if version is None else named_version(version)
+    if (catalog := catalog_in_use(storage_options)) is not None:
+        if outside():
+            raise click.UsageError("--outside goes with a folder, and not with --catalog")
+        return catalog.table(table, at)
     return DeltaTable(table, version=at, storage_options=storage_options or None, outside=outside())
+
+
+def store_of(table: str, storage_options: dict[str, str]) -> Store:
+    """The store of ``table``, of which nothing has been read yet."""
+    if catalog_in_use() is not None:
+        return open_table(table, storage_options).store
+    return with_others(open_location(table, storage_options or None), outside(), storage_options or None)
 
 
 def is_table(name: str, storage_options: dict[str, str]) -> bool:

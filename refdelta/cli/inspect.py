@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from refdelta.cli.group import app, at_a_version, named_version, on_a_table, open_table, outside
+from refdelta.cli.group import app, at_a_version, named_version, on_a_table, open_table, store_of
 from refdelta.cli.render import (
     cell,
     colored,
@@ -29,7 +29,6 @@ from refdelta.core.log.codec import BAD_INPUT
 from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
 from refdelta.engine.log.listing import has_log, list_log
-from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
 from refdelta.operations.maintenance.history import damaged_log, recorded_history
@@ -79,7 +78,7 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
     damaged: list[InvalidLogError] = []
     # One version more than is shown tells whether there are more.
     asked = limit if as_json or limit is not None else _SHOWN + 1
-    recorded = iter(recorded_history(_store(table, storage_options), asked, damaged.append))
+    recorded = iter(recorded_history(store_of(table, storage_options), asked, damaged.append))
     if as_json:
         echo_json_list(recorded)
     else:
@@ -121,10 +120,6 @@ def _report(damaged: list[InvalidLogError]) -> None:
     """Raise an error that names what is damaged, if anything is."""
     if damaged:
         raise InvalidLogError(damaged_log(damaged))
-
-
-def _store(table: str, storage_options: dict[str, str]) -> Store:
-    return with_others(open_location(table, storage_options or None), outside(), storage_options or None)
 
 
 def _brief(values: Any, but: tuple[Any, ...] = ()) -> str:
@@ -190,7 +185,7 @@ def files(table: str, storage_options: dict[str, str], as_json: bool, version: s
     at = None if version is None else named_version(version)
     if isinstance(at, str):
         at = open_table(table, storage_options, version).version()
-    live = NewestFiles(_store(table, storage_options), at, damaged.append)
+    live = NewestFiles(store_of(table, storage_options), at, damaged.append)
     asked = limit if as_json or limit is not None else _SHOWN
     rows = (row for some in live.tables() for row in rows_of(some))
     shown = islice(rows, asked)
@@ -217,7 +212,7 @@ def log(table: str, storage_options: dict[str, str], as_json: bool, version: str
     """Show the actions of one version of TABLE, the newest unless said: what its log file holds."""
     damaged: list[InvalidLogError] = []
     number = _version(table, storage_options, version)
-    actions = _actions(_store(table, storage_options), number, damaged)
+    actions = _actions(store_of(table, storage_options), number, damaged)
     if as_json:
         echo_json(actions)
         _report(damaged)
@@ -238,7 +233,7 @@ def _version(table: str, storage_options: dict[str, str], said: str | None) -> i
         return at
     if at is not None:
         return open_table(table, storage_options, said).version()
-    store = _store(table, storage_options)
+    store = store_of(table, storage_options)
     names = (parse_log_name(key) for key, _, _ in list_log(store))
     found = [name.version for name in names if name and (name.kind == "commit" or name.is_checkpoint)]
     if not found:

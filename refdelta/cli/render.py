@@ -14,7 +14,7 @@ import click
 import msgspec
 import pyarrow as pa
 
-from refdelta.cli import printable
+from refdelta.cli.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

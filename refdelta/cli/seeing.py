@@ -11,14 +11,13 @@ from typing import Any
 
 import click
 
-from refdelta.cli import printable
-from refdelta.cli.group import app, named_version, on_a_table, open_table, outside
+from refdelta.cli.group import app, named_version, on_a_table, open_table, store_of
 from refdelta.cli.output import limited
+from refdelta.cli.printable import printable
 from refdelta.cli.render import cell, colored, counted, echo_json, echo_json_list, echo_table, rows_of
 from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
 from refdelta.core.conflicts.matrix import Cell, PairExplanation, explain, matrix
 from refdelta.core.conflicts.rules import RULES
-from refdelta.engine.log.location import open_location, with_others
 
 _SHOWN = 20
 
@@ -71,8 +70,7 @@ def timeline(
     from refdelta.operations.inspection.timeline import timeline as timeline_of
     from refdelta.operations.inspection.timeline import version_range
 
-    store = with_others(open_location(table, storage_options or None), outside(), storage_options or None)
-    found = timeline_of(store, limit, *version_range(version))
+    found = timeline_of(store_of(table, storage_options), limit, *version_range(version))
     if svg is not None:
         Path(svg).write_text(found.to_svg(), encoding="utf-8")
     elif as_json:

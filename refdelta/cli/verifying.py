@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import click
 
-from refdelta.cli import printable
-from refdelta.cli.group import app, on_a_table, outside
+from refdelta.cli.group import app, on_a_table, store_of
+from refdelta.cli.printable import printable
 from refdelta.cli.render import counted, echo_json
 from refdelta.errors import DeltaError
 from refdelta.status_line import StatusLine
 from refdelta.verifier.report import Report
-from refdelta.verifier.run import SAMPLE, verify
+from refdelta.verifier.run import SAMPLE, verify_store
 
 _UNSOUND, _UNKNOWN = 1, 2
 
@@ -53,9 +53,7 @@ def verify_table(
     files = None if full else SAMPLE if sample is None else sample
     try:
         with StatusLine() as line:
-            report = verify(
-                table, sample=files, storage_options=storage_options, progress=_progress(line), outside=outside()
-            )
+            report = verify_store(store_of(table, storage_options), sample=files, progress=_progress(line))
     except DeltaError as error:
         click.echo(f"refdelta: {printable(' '.join(str(error).split()))}", err=True)
         context.exit(_UNKNOWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -10,10 +11,12 @@ import pyarrow as pa
 from refdelta import DeltaTable, arguments, convert_to_deltalake, write_deltalake
 from refdelta.cli.group import (
     app,
+    catalog_in_use,
     isolation_level,
     names,
     note,
     on_a_table,
+    only_by_path,
     open_table,
     outside,
     pairs,
@@ -86,10 +89,14 @@ def write(
     the beginning of the first file.
     """
     start = time.monotonic()
-    options = InputOptions(shape, nulls, one_character(delimiter), _types(table, storage_options, schema_mode))
+    target: str | DeltaTable = table
+    place: dict[str, Any] = {"storage_options": storage_options or None, "outside": outside()}
+    if catalog_in_use() is not None:
+        target, place = open_table(table, storage_options), {}
+    options = InputOptions(shape, nulls, one_character(delimiter), _types(target, storage_options, schema_mode))
     with StatusLine() as line:
         result = write_deltalake(
-            table,
+            target,
             watched(open_inputs(inputs, options), line, "writing"),
             mode=mode,
             partition_by=partition_by,
@@ -102,9 +109,8 @@ def write(
             description=description,
             commit_properties=properties(message),
             target_file_size=target_file_size,
-            storage_options=storage_options or None,
             isolation=isolation,
-            outside=outside(),
+            **place,
         )
     if as_json:
         echo_json(dict(result))
@@ -116,8 +122,12 @@ def write(
         click.echo(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
 
 
-def _types(table: str, storage_options: dict[str, str], schema_mode: arguments.SchemaMode | None) -> pa.Schema | None:
+def _types(
+    table: str | DeltaTable, storage_options: dict[str, str], schema_mode: arguments.SchemaMode | None
+) -> pa.Schema | None:
     options = storage_options or None
+    if isinstance(table, DeltaTable):
+        return None if schema_mode == "overwrite" else pa.schema(table.schema())
     if schema_mode == "overwrite" or not DeltaTable.is_deltatable(table, storage_options=options):
         return None
     return pa.schema(DeltaTable(table, storage_options=options).schema())
@@ -153,6 +163,7 @@ def convert(
     message: str | None,
 ) -> None:
     """Make a table of the Parquet files in TABLE. They are not changed; only the log is written."""
+    only_by_path("convert")
     start = time.monotonic()
     result = convert_to_deltalake(
         table,

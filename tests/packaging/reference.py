@@ -390,11 +390,12 @@ def _fsspec_name(option: Option) -> str:
 
 
 def _commands() -> str:
-    context = click.Context(app, info_name="refdelta")
-    rows = [
-        (f"`refdelta {name}`", app.get_command(context, name).get_short_help_str(200))
-        for name in app.list_commands(context)
-    ]
+    rows = []
+    for name, command in sorted(app.commands.items()):
+        inner = sorted(command.commands.items()) if isinstance(command, click.Group) else [("", command)]
+        rows += [
+            (f"`{' '.join(['refdelta', name, word]).strip()}`", one.get_short_help_str(200)) for word, one in inner
+        ]
     return _section("Commands", "`refdelta COMMAND --help` has the options of each.", ("command", ""), rows)
 
 
