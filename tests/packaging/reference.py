@@ -393,9 +393,7 @@ def _commands() -> str:
     rows = []
     for name, command in sorted(app.commands.items()):
         inner = sorted(command.commands.items()) if isinstance(command, click.Group) else [("", command)]
-        rows += [
-            (f"`{' '.join(['refdelta', name, word]).strip()}`", one.get_short_help_str(200)) for word, one in inner
-        ]
+        rows += [(f"`{f'refdelta {name} {word}'.strip()}`", one.get_short_help_str(200)) for word, one in inner]
     return _section("Commands", "`refdelta COMMAND --help` has the options of each.", ("command", ""), rows)
 
 
