@@ -1,0 +1,153 @@
+"""delta-spark as a second writer of catalog-managed tables: a commit coordinator of delta-spark that asks our catalogs.
+
+delta-spark 4.4 commits to a catalog-managed table through a ``CommitCoordinatorClient`` of its catalog. The one here
+is written in Python and called over Py4J: it stages what delta-spark wants to commit, and proposes it to the catalog as
+refdelta's own commits are proposed.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from refdelta.engine.log.managed_log import STAGED, ManagedStore, Refused, managed_by
+from refdelta_storage import Created
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from refdelta import DeltaTable
+
+_CATALOG = "spark_catalog"  # the only name that delta-spark serves
+
+
+class Coordinator:
+    """Commits of delta-spark, by the folder of the table."""
+
+    def __init__(self, spark: Any) -> None:
+        self._jvm = spark._jvm
+        self._gateway = spark.sparkContext._gateway
+        self._stores: dict[str, ManagedStore] = {}
+        self._lock = threading.Lock()
+        self.refused = 0
+        self.ratified = 0
+        self.before_commit: list[Any] = []
+        """Called before the next commit of delta-spark is proposed, and taken off."""
+
+    def serve(self, table: DeltaTable) -> None:
+        """Answer for this table from now on."""
+        managed = managed_by(table.store)
+        assert managed is not None
+        self._stores[_folder(managed.uri)] = managed
+
+    # --- io.delta.storage.commit.CommitCoordinatorClient ---
+
+    def registerTable(self, *_: Any) -> Any:
+        """Nothing is needed to register a table."""
+        return self._jvm.java.util.HashMap()
+
+    def commit(self, _logs: Any, _conf: Any, table: Any, version: int, actions: Any, updated: Any) -> Any:
+        """Stage and propose a commit."""
+        lines = []
+        while actions.hasNext():
+            lines.append(actions.next())
+        store = self._store(table)
+        while self.before_commit:
+            self.before_commit.pop()()
+        outcome = store.propose(version, "".join(f"{line}\n" for line in lines).encode())
+        if isinstance(outcome, Refused):
+            self.refused += 1
+            self._throw(f"version {version} is ratified already")
+        assert isinstance(outcome, Created), outcome
+        self.ratified += 1
+        stamp = updated.getCommitInfo().getCommitTimestamp()
+        mine = next(one for one in store.ask(version).commits if one.version == version)
+        return self._jvm.io.delta.storage.commit.CommitResponse(self._commit(store, mine, stamp))
+
+    def getCommits(self, table: Any, first: Any, last: Any) -> Any:
+        """The ratified commits that are not published."""
+        found, latest = self._jvm.java.util.ArrayList(), 0
+        store = self._stores.get(_folder(table.getLogPath().getParent().toString()))
+        if store is not None:
+            answer = store.ask()
+            latest = answer.latest
+            for one in answer.commits:
+                if (first is None or one.version >= first) and (last is None or one.version <= last):
+                    found.add(self._commit(store, one, one.timestamp_ms))
+        return self._jvm.io.delta.storage.commit.GetCommitsResponse(found, latest)
+
+    def backfillToVersion(self, _logs: Any, _conf: Any, table: Any, _version: int, _known: Any) -> None:
+        """Publish."""
+        self._store(table).publish()
+
+    def semanticEquals(self, other: Any) -> bool:
+        """There is one coordinator."""
+        return True
+
+    class Java:
+        implements = ("io.delta.storage.commit.CommitCoordinatorClient",)
+
+    # --- for these ---
+
+    def _store(self, table: Any) -> ManagedStore:
+        return self._stores[_folder(table.getLogPath().getParent().toString())]
+
+    def _commit(self, store: ManagedStore, one: Any, stamp: int) -> Any:
+        jvm = self._jvm
+        path = jvm.org.apache.hadoop.fs.Path(f"file://{_folder(store.uri)}/{STAGED}/{one.file_name}")
+        status = jvm.org.apache.hadoop.fs.FileStatus(one.size, False, 1, 128 << 20, stamp, path)
+        return jvm.io.delta.storage.commit.Commit(one.version, status, stamp)
+
+    def _throw(self, message: str) -> None:
+        from py4j.protocol import Py4JJavaError
+
+        raise Py4JJavaError(message, self._jvm.io.delta.storage.commit.CommitFailedException(True, True, message))
+
+
+class _Builder:
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def getName(self) -> str:
+        return "python"
+
+    def build(self, _spark: Any, _conf: Any) -> Coordinator:
+        return self._coordinator
+
+    def buildForCatalog(self, _spark: Any, _name: str) -> Coordinator:
+        return self._coordinator
+
+    class Java:
+        implements = ("org.apache.spark.sql.delta.coordinatedcommits.CatalogOwnedCommitCoordinatorBuilder",)
+
+
+def connect(spark: Any) -> Coordinator:
+    """The coordinator of this session, which a JVM can have once only."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    known = getattr(spark, "_refdelta_coordinator", None)
+    if known is None:
+        gateway = spark.sparkContext._gateway
+        gateway.python_parameters.propagate_java_exceptions = True
+        ensure_callback_server_started(gateway)
+        known = Coordinator(spark)
+        owned = spark._jvm.org.apache.spark.sql.delta.coordinatedcommits
+        owned.CatalogOwnedCommitCoordinatorProvider.registerBuilder(_CATALOG, _Builder(known))
+        spark._refdelta_coordinator = known
+    return known
+
+
+@contextmanager
+def by_path(spark: Any) -> Iterator[None]:
+    """Let delta-spark create and open catalog-managed tables by their path, as its own tests do."""
+    system = spark._jvm.java.lang.System
+    system.setProperty("spark.testing", "true")
+    try:
+        yield
+    finally:
+        system.clearProperty("spark.testing")
+
+
+def _folder(uri: str) -> str:
+    return "/" + uri.removeprefix("file:").lstrip("/").rstrip("/")
