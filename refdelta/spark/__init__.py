@@ -31,6 +31,9 @@ def register(spark: Any) -> None:
     the table's newest version). Each batch is written once, by the id of the query and its own number; ``txnAppId`` is
     required only if Spark does not pass the id and the checkpoint cannot be read.
 
+    In place of a path, each takes the options ``catalog`` (the URL of the database of a
+    :class:`refdelta.catalog.SqlCatalog`, which the workers must reach, too) and ``table`` (a name in it).
+
     Errors are raised as Spark's exceptions, with the class and a code in the text; within ``typed_errors()`` they are
     raised with their own types.
 

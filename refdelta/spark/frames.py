@@ -33,6 +33,7 @@ from refdelta.engine.scan.scan import scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
 from refdelta.spark import tasks
 from refdelta.spark.failures import check_session
+from refdelta.spark.job import shared_store
 from refdelta.spark.types import has_void, physical, spark_schema
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ _FILE, _PATH, _PLANNED, _ROW, _KEY = "file\n", "path\n", "planned\n", "row\n", "
 
 def read(
     spark: Any,
-    uri: str | os.PathLike[str],
+    uri: str | os.PathLike[str] | DeltaTable,
     *,
     version: Any = None,
     columns: Sequence[str] | None = None,
@@ -87,8 +88,8 @@ def read(
 
     Args:
         spark: the session.
-        uri: the path or URI of the table.
-        version: the number of a version, or a time; None for the newest.
+        uri: the path or URI of the table; or a ``DeltaTable``, such as one of a catalog.
+        version: the number of a version, or a time; None for the newest, or for that of a ``DeltaTable``.
         columns: the columns of the DataFrame, in this order; None for all.
         filter: a predicate in Spark's dialect, evaluated by the engine, in UTC.
         storage_options: options of the store.
@@ -112,7 +113,13 @@ def read(
     check_session(spark)
     if filter is not None and not isinstance(filter, str):
         raise InvalidArgumentError(f"filter must be SQL text, not {type(filter).__name__}")
-    table = DeltaTable(uri, version=version, storage_options=storage_options, outside=outside)
+    if not isinstance(uri, DeltaTable):
+        table = DeltaTable(uri, version=version, storage_options=storage_options, outside=outside)
+    elif storage_options or outside:
+        raise InvalidArgumentError("storage_options and outside go with a path; a DeltaTable has its store already")
+    else:
+        shared_store(uri, None)  # raises for a table in memory
+        table = uri if version is None else DeltaTable.in_store(uri.store, version)
     frame = scan_frame(spark, table.scan(columns, filter))
     # A version that the caller named never changes: a write of rows made from it depends on no newer version.
     return frame if table.pinned else noted(frame, table.store.uri, table.version())

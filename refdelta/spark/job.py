@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from refdelta.api.table import DeltaTable
 from refdelta.api.writer import existing
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.expressions.sql import parse_predicate
@@ -107,12 +108,25 @@ def together(writer: FileWriter, parts: Iterable[WrittenFiles]) -> WrittenFiles:
     )
 
 
-def shared_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Store:
+def shared_store(place: str | os.PathLike[str] | DeltaTable, storage_options: Mapping[str, str] | None) -> Store:
     """The store of a table that other processes can reach. Raises ``InvalidArgumentError`` for a store in memory."""
-    store = open_location(uri, storage_options)
+    if isinstance(place, DeltaTable):
+        if storage_options:
+            raise InvalidArgumentError("storage_options go with a path; a DeltaTable has its store already")
+        store = place.store
+    else:
+        store = open_location(place, storage_options)
     if store.uri.startswith("memory:"):
         raise InvalidArgumentError(f"{store.uri} is in the memory of one process: Spark's workers cannot reach it")
     return store
+
+
+def source_store(options: Mapping[str, str]) -> Store:
+    """The store of the table that the options of the data source name. Errors as for :func:`shared_store` and
+    :func:`refdelta.spark.options.place_of`.
+    """
+    place = source_options.place_of(options)
+    return shared_store(place, source_options.storage_options(options) if isinstance(place, str) else None)
 
 
 @dataclass(frozen=True)
@@ -216,7 +230,7 @@ def settle(options: Mapping[str, str], schema: Any, request: WriteRequest, *, re
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         InvalidArgumentError: options that exclude each other or do not fit the table; a store in memory.
     """
-    store = shared_store(source_options.path_of(options), source_options.storage_options(options))
+    store = source_store(options)
     base = existing(store)
     if base is not None and not isinstance(reads_target, bool):
         base = load_snapshot(store, reads_target)

@@ -14,20 +14,23 @@ from refdelta.transaction.options import CommitProperties
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from refdelta import DeltaTable
+
 _FEED = ("readChangeFeed", "readChangeData")
 _RANGE = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
-READ = ("path", "storageOptions", "outside", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
+_PLACE = ("path", "catalog", "table")
+READ = (*_PLACE, "storageOptions", "outside", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
 WRITE = (
-    "path", "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
+    *_PLACE, "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
     "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
 )  # fmt: skip
 STREAM_READ = (
-    "path", "storageOptions", "outside", "startingVersion", "startingTimestamp", "maxFilesPerTrigger",
+    *_PLACE, "storageOptions", "outside", "startingVersion", "startingTimestamp", "maxFilesPerTrigger",
     "maxBytesPerTrigger", "ignoreDeletes", "skipChangeCommits", *_FEED,
 )  # fmt: skip
 # The last two are options of Spark itself, which it passes on.
 STREAM_WRITE = (
-    "path", "storageOptions", "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
+    *_PLACE, "storageOptions", "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
     "txnAppId", "userMetadata", "checkpointLocation", "queryName",
 )  # fmt: skip
 
@@ -43,13 +46,29 @@ def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -
             raise InvalidArgumentError(unknown_name("option", name, known, where=where))
 
 
-def path_of(options: Mapping[str, str]) -> str:
-    """The path or URI of the table. Raises ``InvalidArgumentError`` if there is none."""
-    path = options.get("path")
+def place_of(options: Mapping[str, str]) -> str | DeltaTable:
+    """The path or URI of the table, or the table that ``catalog`` and ``table`` name.
+
+    Raises:
+        InvalidArgumentError: there is neither, or both.
+        TableNotFoundError: the catalog has no such table.
+        StoreError: the catalog cannot be reached.
+    """
+    path, catalog, table = (options.get(name) for name in _PLACE)
+    if catalog is not None or table is not None:
+        if path or not catalog or not table:
+            raise InvalidArgumentError(
+                "a table of a catalog takes the options catalog (the URL of its database) and table (its name), "
+                "and no path"
+            )
+        from refdelta.catalog import SqlCatalog
+
+        return SqlCatalog(catalog, storage_options=storage_options(options)).table(table)
     if not path:
         raise InvalidArgumentError(
             "the data source refdelta needs a path, and one only: load(path), save(path), start(path), or in SQL "
-            "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...'); tables of Spark's catalog give it none"
+            "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...'); tables of Spark's catalog give it none. "
+            "Tables of a catalog of refdelta take the options catalog and table instead"
         )
     return path
 

@@ -25,7 +25,7 @@ from refdelta.errors import TableNotFoundError
 from refdelta.operations.dml.change_feed import changes
 from refdelta.spark import options as source_options
 from refdelta.spark.failures import reported
-from refdelta.spark.job import shared_store
+from refdelta.spark.job import source_store
 from refdelta.spark.source_readers import StreamReader, TableReader, check_types
 from refdelta.spark.source_writers import StreamWriter, TableWriter
 from refdelta.spark.types import delta_schema, spark_schema
@@ -107,11 +107,7 @@ class RefdeltaSource(DataSource):
 
     def _store(self) -> Store:
         given = source_options.storage_options(self.options)
-        store = shared_store(source_options.path_of(self.options), given)
-        return with_others(store, source_options.outside_of(self.options), given)
+        return with_others(source_store(self.options), source_options.outside_of(self.options), given)
 
     def _table(self, version: int | str | None) -> DeltaTable:
-        self._store()  # raises for a table in memory
-        path, given = source_options.path_of(self.options), source_options.storage_options(self.options)
-        outside = source_options.outside_of(self.options)
-        return DeltaTable(path, version=version, storage_options=given, outside=outside)
+        return DeltaTable.in_store(self._store(), version)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from refdelta.api.table import DeltaTable
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitProperties
     from refdelta_storage import Store
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def write(
     df: Any,
-    uri: str | os.PathLike[str],
+    uri: str | os.PathLike[str] | DeltaTable,
     mode: arguments.WriteMode = "error",
     partition_by: Sequence[str] | str | None = None,
     predicate: str | None = None,
@@ -55,7 +56,8 @@ def write(
 
     Args:
         df: the rows. Columns are found by name.
-        uri: the path or URI of the table; not ``memory://``, which no worker can reach.
+        uri: the path or URI of the table, or a ``DeltaTable``, such as one of a catalog; not ``memory://``, which no
+            worker can reach.
         mode: ``append`` or ``overwrite``; ``error`` raises if the table exists, ``ignore`` then does nothing.
         partition_by: the partition columns of a new table, or of one whose schema is overwritten.
         predicate: replaceWhere, with ``mode="overwrite"``: only rows for which this SQL is true are replaced, and
