@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    tiers.choose(config.getoption("tier") or tiers.ALL)
+    tiers.choose(config.getoption("tier"))
     # What a property without `@examples` tries.
     hypothesis.settings.register_profile("tier", max_examples=tiers.budget(hypothesis.settings.default.max_examples))
     hypothesis.settings.load_profile("tier")

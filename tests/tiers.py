@@ -11,7 +11,8 @@ Four things can be said of a test:
 - ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
 - ``@pytest.mark.sample(test=2, all=4, daily=True)``: a part that is another one each day. ``of="name"`` counts the
   cases of several tests together.
-- ``@examples(200)``: how many examples Hypothesis tries; the smaller tiers try a part of them.
+- ``@examples(200)``: how many examples Hypothesis tries; the smaller tiers try a part of them, and ``all`` tries all of
+  them on every third day.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import os
+import sys
+import zlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -42,17 +45,23 @@ FEWEST: Final = 5
 """Examples that any tier tries: below some five, Hypothesis tries little but the simplest."""
 
 _SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 1.0}
+
+WHOLE_EVERY: Final = 3
+"""In ``all``, the random tests of a file try all their examples on every third day, and two fifths on the others."""
+
+_OTHER_DAYS: Final = 0.4
 _SERVICES: Final = {"spark", "s3_server", "azure_server"}
 _STORES: Final = {"s3", "azure"}  # as cases name what a server stands for
 
 # Module state, since decorators ask before there is any test: tests/conftest.py sets it from --tier.
 _chosen = ALL
+_by_turns = False
 
 
-def choose(tier: str) -> None:
-    """Make this the tier of the run."""
-    global _chosen  # noqa: PLW0603
-    _chosen = tier
+def choose(tier: str | None) -> None:
+    """Make this the tier of the run; None for a run that leaves nothing out."""
+    global _chosen, _by_turns
+    _chosen, _by_turns = tier or ALL, tier == ALL
 
 
 def chosen() -> str:
@@ -62,7 +71,18 @@ def chosen() -> str:
 
 def budget(most: int, *, fewest: int = FEWEST) -> int:
     """How many of at most ``most`` examples, steps or inputs this tier tries; never fewer than ``fewest`` of them."""
-    return max(min(most, fewest), round(most * _SHARE[_chosen]))
+    share = _SHARE[_chosen]
+    if _by_turns:
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals["__name__"] == __name__:
+            frame = frame.f_back
+        share = 1.0 if whole_today(frame.f_globals["__name__"]) else _OTHER_DAYS
+    return max(min(most, fewest), round(most * share))
+
+
+def whole_today(module: str) -> bool:
+    """Whether it is the turn of this module's random tests to try all their examples."""
+    return (zlib.crc32(module.encode()) + today().toordinal()) % WHOLE_EVERY == 0
 
 
 def examples(most: int, *, fewest: int = FEWEST, **others: Any) -> hypothesis.settings:

@@ -82,6 +82,7 @@ def test_pairs_through_the_engine(level, layout, say):
 
 
 @pytest.mark.tier("all")
+@pytest.mark.sample(all=1, daily=True)
 @pytest.mark.parametrize(
     ("level", "layout"), [(SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, PARTITIONED)], ids=str
 )

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import tiers
+
 ROOT = Path(__file__).parents[2]
 
 # The days after which everything that is drawn by the day has had its turn.
@@ -66,3 +68,21 @@ def test_every_test_is_run_within_some_days(lists):
 def test_no_test_by_spark_or_on_a_server_is_among_the_first(lists):
     apart = ("tests/faults/test_bad_network", "tests/oracle/test_dml", "tests/kills/test_kills")
     assert not [name for name in lists["check"] if name.startswith(apart)]
+
+
+def test_random_tests_try_all_their_examples_every_third_day(monkeypatch):
+    names = [f"module_{number}" for number in range(30)]
+    whole = []
+    for day in range(1, tiers.WHOLE_EVERY + 1):
+        monkeypatch.setenv("REFDELTA_DAY", f"2026-11-{day:02}")
+        whole.append({name for name in names if tiers.whole_today(name)})
+    assert sum(map(len, whole)) == len(set().union(*whole)) == len(names)
+
+
+@pytest.mark.parametrize(("tier", "wanted"), [("check", 40), ("test", 150), ("all", 400), (None, 1000)])
+def test_budgets_grow_with_the_tier(monkeypatch, tier, wanted):
+    monkeypatch.setattr(tiers, "_chosen", tier or "all")
+    monkeypatch.setattr(tiers, "_by_turns", tier == "all")
+    monkeypatch.setattr(tiers, "whole_today", lambda module: module != __name__)
+    assert tiers.budget(1000) == wanted
+    assert tiers.budget(3) == 3
