@@ -129,6 +129,29 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _maintenance_at_once() -> Iterator[None]:
+    """In the process of the tests, checkpoints are written before the commit returns, so that all that a test counts
+    and sees has one order. Processes that tests start, and tests with ``maintenance_in_background``, write them in the
+    background.
+    """
+    from refdelta.transaction import background
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(background, "maintain", background.maintain_at_once)
+        yield
+
+
+@pytest.fixture
+def maintenance_in_background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Checkpoints are written in the background, and are done when the test ends."""
+    from refdelta.transaction import background
+
+    monkeypatch.setattr(background, "maintain", background.maintain_in_background)
+    yield
+    background.settle()
+
+
 @pytest.fixture(scope="session")
 def fresh_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     """A folder that does not exist yet, another one at every call: what one example of a property needs."""

@@ -42,6 +42,7 @@ from refdelta.operations.alter.feature_removal import (
 from refdelta.operations.alter.features import to_drop
 from refdelta.operations.layout.optimize import OptimizeRequest, optimize
 from refdelta.operations.layout.reorg_uniform import files_anew
+from refdelta.transaction import background
 from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class _Drop:
 
     def _newest(self) -> Snapshot:
         with self.begin() as txn:
+            background.settle(txn.store.uri)  # no checkpoint of an earlier version comes after what follows
             return txn.existing
 
     def _clean(self, name: str, removal: Removal) -> bool:

@@ -542,6 +542,7 @@ class Statements(Handle):
             table.create_checkpoint()
         """
         from refdelta.engine.log.checkpoint_write import write_checkpoint
+        from refdelta.transaction import background
 
         if top_level not in ("parquet", "json"):
             raise InvalidArgumentError(f"top_level is one of 'parquet', 'json', not {top_level!r}")
@@ -553,6 +554,7 @@ class Statements(Handle):
                 f"version {protected} (delta.requireCheckpointProtectionBeforeVersion)"
             )
         self._snapshot.check_checksum()
+        background.settle(self._store.uri)  # the checkpoints of earlier commits come first
         write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
     def compact_logs(self, starting_version: int | None = None, ending_version: int | None = None) -> None:
@@ -595,7 +597,9 @@ class Statements(Handle):
             table.cleanup_metadata()
         """
         from refdelta.engine.log.cleanup import cleanup_log
+        from refdelta.transaction import background
         from refdelta.transaction.commit_info import now_ms
 
+        background.settle(self._store.uri)
         self.newest_for_writing().check_writable()
         return len(cleanup_log(self._store, self._snapshot, now_ms=now_ms()))

@@ -1,19 +1,24 @@
 """Post-commit hooks: the version checksum, checkpoints, log compaction files, and the cleanup of the log.
 
-They are not part of the commit: if a hook fails, the version is committed all the same. On a remote store the checksum
-is written in the background, since it takes one more round trip and no reader needs it.
+They are not part of the commit: if a hook fails, the version is committed all the same. No commit waits for a
+checkpoint, a compaction file or a cleanup, which are written in the background. So is the checksum on a remote store,
+since it takes one more round trip and no reader needs it.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.checksum import encode_checksum
+from refdelta.core.log.paths import commit_key
 from refdelta.engine.log.checksums import put_checksum
+from refdelta.engine.log.listing import hinted_version, newest_checkpoint_at
 from refdelta.engine.log.managed_log import managed_by
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import now_ms
+from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from refdelta.engine.log.managed_log import ManagedStore
@@ -26,12 +31,13 @@ log = logging.getLogger("refdelta")
 def after_commit(
     snapshot: Snapshot, *, committed: int, checkpoint: bool | None = None, cleanup: bool | None = None
 ) -> None:
-    """Run the hooks of a version.
+    """Run the hooks of a version, or start them.
 
-    A checkpoint is written at each multiple of ``delta.checkpointInterval``, as in delta-spark, and a log compaction
-    file at the other multiples of ``refdelta.logCompactionInterval``. A checksum is written only if ``snapshot`` is the
-    committed version: a later snapshot does not give the exact figures of an earlier version, and the writer of the
-    later version writes its own.
+    A checkpoint is written at each multiple of ``delta.checkpointInterval``, as in delta-spark; of a table without this
+    property, when reading the commits after the last one would cost as much
+    (:mod:`refdelta.core.log.checkpoint_schedule`). A log compaction file is written at the other multiples of
+    ``refdelta.logCompactionInterval``. A checksum is written only if ``snapshot`` is the committed version: a later
+    snapshot does not give the exact figures of an earlier version, and the writer of the later version writes its own.
 
     Args:
         snapshot: the committed version, or a later one if other writers committed meanwhile.
@@ -42,36 +48,103 @@ def after_commit(
     if snapshot.version == committed:
         _write_checksum(snapshot)
     snapshot.check_writable()  # another writer may have changed the protocol in a later version
-    interval, every = snapshot.properties.checkpoint_interval, snapshot.properties.log_compaction_interval
+    every = snapshot.properties.log_compaction_interval
     due = committed > 0 and checkpoint is not False
-    whole = due and committed % interval == 0
+    whole = due and snapshot.is_due(committed)
     compacted = due and not whole and every is not None and committed % every == 0
-    if committed > 0:
-        _publish(snapshot, committed, first=whole or compacted)
-    if whole:
-        from refdelta.engine.log.checkpoint_write import write_checkpoint
-
-        write_checkpoint(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
-    if whole if cleanup is None else cleanup:
-        from refdelta.engine.log.cleanup import cleanup_log
-
-        cleanup_log(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
-    if compacted and every is not None:
-        from refdelta.engine.log.log_compaction import compact_log
-
-        compact_log(snapshot.store, snapshot, committed - every + 1, committed)
+    cleaned = whole if cleanup is None else cleanup
+    started = False
+    if whole or compacted or cleaned:
+        work = _Maintenance(snapshot, committed, whole, every if compacted else None, cleaned)
+        # Where the costs decide, the next multiple of ten makes up for a checkpoint that is not written.
+        by_cost = whole and snapshot.properties.checkpoint_interval is None and not cleanup
+        started = background.maintain(snapshot.store.uri, work.run, unless_busy=by_cost)
+    if started and whole:
+        snapshot.newest_checkpoint.asked = max(snapshot.newest_checkpoint.asked, snapshot.version)
+    elif committed > 0 and not (started and compacted):
+        _publish(snapshot, committed)
 
 
-def _publish(snapshot: Snapshot, committed: int, *, first: bool) -> None:
-    """Publish the commits of a catalog-managed table: in the background, unless a checkpoint or a log compaction file
-    comes next, which stand for published versions only.
+@dataclass(frozen=True, slots=True)
+class _Maintenance:
+    """The work on the log after a commit.
+
+    Attributes:
+        snapshot: the committed version, or a later one.
+        committed: the version.
+        whole: whether a checkpoint is due.
+        compacted: the number of commits of which a log compaction file is due; None for no such file.
+        cleaned: whether expired log files are removed.
     """
+
+    snapshot: Snapshot
+    committed: int
+    whole: bool
+    compacted: int | None
+    cleaned: bool
+
+    def run(self) -> None:
+        """Do it. Errors are logged."""
+        try:
+            if _is_there(self.snapshot):
+                self._run()
+        except Exception as error:  # noqa: BLE001 - no caller is left to raise it to
+            failed(self.committed, error)
+
+    def _run(self) -> None:
+        snapshot, committed = self.snapshot, self.committed
+        managed = managed_by(snapshot.store)
+        if managed is not None and (self.whole or self.compacted):
+            managed.publish()  # checkpoints and log compaction files stand for published versions only
+        if self.whole:
+            if snapshot.properties.checkpoint_interval is None and not _still_due(snapshot, committed):
+                return
+            from refdelta.engine.log.checkpoint_write import write_checkpoint
+
+            write_checkpoint(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
+        if self.cleaned:
+            from refdelta.engine.log.cleanup import cleanup_log
+
+            cleanup_log(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
+        if self.compacted:
+            from refdelta.engine.log.log_compaction import compact_log
+
+            compact_log(snapshot.store, snapshot, committed - self.compacted + 1, committed)
+
+
+def _is_there(snapshot: Snapshot) -> bool:
+    """Whether the log still has the commit of the version. On a disk the table may have been removed, or replaced by
+    another one, of which nothing must be written then. A remote store is not asked: the round trip would not make it
+    any more certain.
+    """
+    last, store = snapshot.segment.last_commit, snapshot.store
+    if last is None or store.capabilities.remote or managed_by(store) is not None:
+        return True
+    try:
+        return store.head(commit_key(snapshot.version)).size == last.size
+    except ObjectNotFoundError:
+        return False
+
+
+def _still_due(snapshot: Snapshot, committed: int) -> bool:
+    """Whether no other writer has written a checkpoint that spares this one. If there is one, the next snapshots of the
+    same handle begin there.
+    """
+    base, store = snapshot.segment.checkpoint, snapshot.store
+    hint = hinted_version(store)
+    if hint is None or hint <= (-1 if base is None else base.version):
+        return True
+    found = newest_checkpoint_at(store, hint, snapshot.version)
+    if found is None:
+        return True
+    snapshot.newest_checkpoint.files = found
+    return snapshot.is_due(committed)
+
+
+def _publish(snapshot: Snapshot, committed: int) -> None:
+    """Publish the commits of a catalog-managed table in the background."""
     managed = managed_by(snapshot.store)
-    if managed is None:
-        return
-    if first:
-        managed.publish()
-    else:
+    if managed is not None:
         background.later(snapshot.store.uri, lambda: _publish_in_background(managed, committed))
 
 

@@ -31,6 +31,7 @@ from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.scan.executor import checked as checked_executor
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError, TableNotFoundError
+from refdelta.transaction import background
 from refdelta.transaction.commit_info import (
     CommitDescription,
     application_transactions,
@@ -90,6 +91,8 @@ class Transaction:
         check_options(options)
         if snapshot is not None:
             snapshot.check_writable()
+        else:
+            background.settle(store.uri)  # of a table that was there before
         self.store = store
         self.snapshot = snapshot
         self.executor = checked_executor(options.get("executor"))

@@ -8,7 +8,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from refdelta import DeltaTable, errors, write_deltalake
+from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.transaction import background
 from refdelta_storage.memory import MemoryStore
 
@@ -121,11 +121,23 @@ def test_after_a_while_it_looks(kept, monkeypatch):
     assert kept.recent() is None
 
 
-def test_a_checkpoint_that_is_due_is_looked_for(place, kept):
+def test_a_handle_goes_on_from_its_own_checkpoint_without_a_look(place, kept):
+    kept.alter.set_table_properties({"delta.checkpointInterval": "10"})
     while kept.version() < 12:
         write_deltalake(kept, ROWS, mode="append")
-        assert (kept.recent() is None) == (kept.version() == 10)
+        assert kept.recent() is not None
     assert f"_delta_log/{10:020}.checkpoint.parquet" in keys(place)
+    assert len(kept._snapshot.segment.commits) == 2
+
+
+def test_a_checkpoint_that_is_due_is_looked_for(place, kept):
+    kept.alter.set_table_properties({"delta.checkpointInterval": "10"})
+    while kept.version() < 10:
+        write_deltalake(kept, ROWS, mode="append", commit_properties=CommitProperties(create_checkpoint=False))
+        assert (kept.recent() is None) == (kept.version() == 10)
+    DeltaTable(place).create_checkpoint()
+    for _ in range(2):
+        write_deltalake(kept, ROWS, mode="append")
     assert len(kept._snapshot.segment.commits) == 2
 
 

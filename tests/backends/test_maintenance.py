@@ -54,8 +54,9 @@ def test_rearranging_keeps_the_rows(place):
 
 @pytest.mark.sample(check=1)
 def test_a_checkpoint_carries_what_cleanup_has_removed(place, monkeypatch):
+    every = {"delta.checkpointInterval": "10"}
     for number in range(12):
-        write(place, numbers(number), mode="append", app_id="loader", app_version=number)
+        write(place, numbers(number), mode="append", app_id="loader", app_version=number, configuration=every)
     handle = opened(place)
     assert log_of(place, ".checkpoint.parquet") == [10]
     handle.create_checkpoint()

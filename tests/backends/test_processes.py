@@ -51,7 +51,7 @@ def told(pool, work, place, *arguments):
 @pytest.mark.parametrize(("server", "appends"), APPENDS.items())
 def test_appends_of_ten_processes_are_all_there_once(request, pool, server, appends):
     place = request.getfixturevalue(server).place()
-    write(place, workers.ROWS.empty_table())
+    write(place, workers.ROWS.empty_table(), configuration={"delta.checkpointInterval": "10"})
     appends = appends if FULL else budget(appends, fewest=4)
     versions = [one for ones in told(pool, workers.append, place, appends) for one in ones]
     total = PROCESSES * appends

@@ -253,7 +253,8 @@ _EFFECTS = {
     "delta.autoOptimize.autoCompact": "compact after a write",
     "delta.checkpoint.writeStatsAsJson": "checkpoints have statistics as JSON",
     "delta.checkpoint.writeStatsAsStruct": "checkpoints have statistics and partition values as columns",
-    "delta.checkpointInterval": "a checkpoint every so many versions",
+    "delta.checkpointInterval": "a checkpoint every so many versions; not set: [when it pays]"
+    "(guide/maintenance.md#checkpoints-and-the-log)",
     "delta.checkpointPolicy": "the kind of checkpoint",
     "delta.columnMapping.mode": "[columns have physical names or ids](guide/schema.md#columns-that-change)",
     "delta.dataSkippingNumIndexedCols": "so many first columns have statistics; -1: all",

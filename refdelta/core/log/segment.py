@@ -70,13 +70,24 @@ class LogSegment(msgspec.Struct, frozen=True):
         ours = tuple(LogFile(commit_key(v), size, None, v, v) for v, size in enumerate(sizes, self.version + 1))
         return LogSegment(ours[-1].version, self.checkpoint, self.commits + ours, None, ours[-1], self.listed)
 
+    def from_checkpoint(self, checkpoint: CheckpointFiles) -> LogSegment:
+        """The segment from a newer checkpoint on; unchanged if that is not newer, if it is of a later version, or if a
+        compacted file covers versions on both sides of it.
+        """
+        at, base = checkpoint.version, -1 if self.checkpoint is None else self.checkpoint.version
+        later = tuple(file for file in self.commits if file.version > at)
+        if not base < at <= self.version or any(file.version <= at < file.hi for file in self.commits):
+            return self
+        return LogSegment(self.version, checkpoint, later, self.checksum, self.last_commit, self.listed)
+
     def shown(self, size: int, mtime_ms: int) -> LogSegment | None:
         """The segment after the store has listed the own commit. None if that has another size in bytes."""
         last = self.last_commit
         if last is None or last.size != size:
             return None
         now = LogFile(last.key, size, mtime_ms, last.version, last.hi)
-        return LogSegment(self.version, self.checkpoint, (*self.commits[:-1], now), self.checksum, now, now)
+        commits = (*self.commits[:-1], now) if self.commits else ()
+        return LogSegment(self.version, self.checkpoint, commits, self.checksum, now, now)
 
 
 NO_LOG = LogSegment(-1, None, (), None, None, None)

@@ -160,7 +160,7 @@ _ROWS: tuple[Property, ...] = (
     Property("delta.castIcebergTimeType", _boolean, default=False),
     Property("delta.checkpoint.writeStatsAsJson", _boolean, default=True),
     Property("delta.checkpoint.writeStatsAsStruct", _boolean, default=False),
-    Property("delta.checkpointInterval", _integer(1), default=10),
+    Property("delta.checkpointInterval", _integer(1)),
     Property("delta.checkpointPolicy", _one_of("classic", "v2"), default="classic"),
     Property("delta.checkpointRetentionDuration", parse_interval, default=2 * MS_PER_DAY),
     Property("delta.columnMapping.maxColumnId", _integer(0), default=0, settable=False),
@@ -306,7 +306,7 @@ class TableProperties:
     """
 
     append_only: bool
-    checkpoint_interval: int
+    checkpoint_interval: int | None
     checkpoint_policy: str
     write_stats_as_json: bool
     write_stats_as_struct: bool

@@ -53,10 +53,18 @@ _SINGLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class CheckpointContent:
-    """The content of a checkpoint: its live files as columns, other actions as values."""
+    """The content of a checkpoint.
+
+    Attributes:
+        files: its live files, as columns.
+        actions: its other actions, as values.
+        sidecars: the sidecars of this engine that list the first of the files, in their order, each with the number of
+            its files.
+    """
 
     files: pa.Table
     actions: list[AnyAction] = field(default_factory=list)
+    sidecars: tuple[tuple[Sidecar, int], ...] = ()
 
 
 def read_checkpoint(store: Store, checkpoint: CheckpointFiles) -> CheckpointContent:
@@ -74,14 +82,39 @@ def read_checkpoint(store: Store, checkpoint: CheckpointFiles) -> CheckpointCont
         InvalidLogError: a file cannot be read or breaks the protocol; the error names it.
     """
     actions, tables = _read(store, _sized(checkpoint), "add", FILE_SCHEMA, list(_SINGLE))
-    files = concat_files(tables + _read(store, _sidecars(store, actions), "add", FILE_SCHEMA)[1])
-    return CheckpointContent(files, [action for action in actions if not isinstance(action, Sidecar)])
+    listed = _read(store, _sidecars(store, actions), "add", FILE_SCHEMA)[1]
+    named = [action for action in actions if isinstance(action, Sidecar)]
+    own = () if any(map(len, tables)) else _first_of_this_engine(named, listed)
+    files = concat_files(tables + listed)
+    return CheckpointContent(files, [action for action in actions if not isinstance(action, Sidecar)], own)
+
+
+def _first_of_this_engine(sidecars: Sequence[Sidecar], listed: Sequence[pa.Table]) -> tuple[tuple[Sidecar, int], ...]:
+    found = []
+    for sidecar, files in zip(sidecars, listed, strict=True):
+        if not files.num_rows:
+            continue
+        if adds_of(sidecar) != files.num_rows:
+            break
+        found.append((sidecar, files.num_rows))
+    return tuple(found)
+
+
+ADDS_TAG = "refdelta.numAddFiles"
+"""The tag of a sidecar with the number of its actions, all of which are adds. Later checkpoints may keep such a one."""
+
+
+def adds_of(sidecar: Sidecar) -> int | None:
+    """The number of adds of a sidecar that has no other action; None if it is not known."""
+    text = (sidecar.tags or {}).get(ADDS_TAG)
+    return int(text) if text and text.isdecimal() and text.isascii() and len(text) < 19 else None
 
 
 def read_tombstones(store: Store, checkpoint: CheckpointFiles) -> pa.Table:
     """The ``remove`` actions of a checkpoint, of ``TOMBSTONE_SCHEMA``. Raises ``InvalidLogError``."""
     actions, tables = _read(store, _sized(checkpoint), "remove", TOMBSTONE_SCHEMA, ["sidecar"])
-    return concat_files(tables + _read(store, _sidecars(store, actions), "remove", TOMBSTONE_SCHEMA)[1])
+    sidecars = [action for action in actions if isinstance(action, Sidecar) and adds_of(action) is None]
+    return concat_files(tables + _read(store, _sidecars(store, sidecars), "remove", TOMBSTONE_SCHEMA)[1])
 
 
 def iter_files(store: Store, checkpoint: CheckpointFiles) -> Iterator[pa.Table]:
@@ -109,8 +142,19 @@ def iter_files(store: Store, checkpoint: CheckpointFiles) -> Iterator[pa.Table]:
 
 def sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
     """The keys of a checkpoint's sidecars. Raises ``InvalidLogError``."""
+    return [sidecar_key(sidecar.path, store.uri) for sidecar in read_sidecars(store, checkpoint)]
+
+
+def read_sidecars(store: Store, checkpoint: CheckpointFiles) -> list[Sidecar]:
+    """The ``sidecar`` actions of a checkpoint. Raises ``InvalidLogError``."""
     actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"])
-    return [key for key, _ in _sidecars(store, actions)]
+    return [action for action in actions if isinstance(action, Sidecar)]
+
+
+def listed_by(store: Store, sidecars: Sequence[Sidecar]) -> list[pa.Table]:
+    """Path and deletion vector of the files that sidecars list, a table for each. Raises ``InvalidLogError``."""
+    schema = pa.schema([FILE_SCHEMA.field(name) for name in ("path", "deletionVector", "size")])
+    return _read(store, _sidecars(store, sidecars), "add", schema)[1]
 
 
 # The key of a file, and its size in bytes by the log.
@@ -185,7 +229,8 @@ def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Se
             batches += _flat(batch.column(action), schema, _REQUIRED_OF_ADDS if action == "add" else ())
     table = pa.Table.from_batches(batches, schema)
     # Statistics as a struct are used if those as JSON were not written (delta.checkpoint.writeStatsAsJson=false).
-    if action == "add" and STATS_PARSED in fields and table["stats"].null_count == table.num_rows > 0:
+    wanted = "stats" in schema.names and action == "add" and STATS_PARSED in fields
+    if wanted and table["stats"].null_count == table.num_rows > 0:
         own = pa.schema([fields[STATS_PARSED]])
         again = parquet.iter_held_batches(["add.path", f"add.{STATS_PARSED}"])
         parsed = pa.Table.from_batches([rows for batch in again for rows in _flat(batch.column("add"), own)], own)

@@ -12,24 +12,43 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from refdelta.core.log.actions import Action, CheckpointMetadata, Metadata, Sidecar
+from refdelta.core.log.actions import Action, Add, CheckpointMetadata, Metadata, Remove, Sidecar
+from refdelta.core.log.checkpoint_schedule import LISTED_ITSELF
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import SIDECARS, checkpoint_key, last_checkpoint_key, uuid_checkpoint_key
-from refdelta.core.log.segment import LastCheckpoint, encode_last_checkpoint, parse_last_checkpoint
+from refdelta.core.log.segment import (
+    CheckpointFiles,
+    LastCheckpoint,
+    LogFile,
+    encode_last_checkpoint,
+    parse_last_checkpoint,
+)
 from refdelta.core.table.features import features_of
 from refdelta.engine.arrow.arrays import array_of, nested_array, one_array
-from refdelta.engine.log.state import FILE_SCHEMA, STATS_PARSED, TOMBSTONE_SCHEMA
+from refdelta.engine.log.checkpoint import ADDS_TAG, adds_of, listed_by, read_sidecars
+from refdelta.engine.log.commits import read_commits
+from refdelta.engine.log.newest_checkpoint import Layout
+from refdelta.engine.log.state import (
+    FILE_SCHEMA,
+    STATS_PARSED,
+    TOMBSTONE_SCHEMA,
+    has_any,
+    key_of,
+    keys_of,
+    without_shared,
+)
 from refdelta.engine.log.statistics import partition_values_parsed, stats_parsed
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.parquet.layout import CODECS, codec_of, pages_of
-from refdelta.errors import InvalidArgumentError
-from refdelta_storage.errors import StorageError
+from refdelta.errors import InvalidArgumentError, InvalidLogError
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -76,9 +95,11 @@ _TYPES = {
 _REMOVE_FIELDS = [field for field in TOMBSTONE_SCHEMA if field.name != "tags"]
 # Rows of a row group, which a reader holds at once.
 _BLOCK = 64 * 1024
-# The most files that a checkpoint of the policy v2 lists itself, and that a sidecar lists: readers read sidecars in
-# parallel.
+# The most files that a sidecar lists: readers read sidecars in parallel.
 _LISTED = 100_000
+# The tag of a sidecar with a digest of its columns.
+_FORM_TAG = "refdelta.form"
+_DAY_MS = 24 * 60 * 60 * 1000
 
 TopLevel = Literal["parquet", "json"]
 """The format of a checkpoint of the policy v2. In JSON, the list of files is always in sidecars."""
@@ -138,20 +159,38 @@ def write_checkpoint(
         raise InvalidArgumentError(
             "only a table with the property delta.checkpointPolicy = v2 can have a checkpoint in JSON"
         )
-    adds, removes = _adds(snapshot), _removes(snapshot, now_ms)
+    removes, files = _removes(snapshot, now_ms), snapshot.files
     form = _TableFormat(CODECS[codec_of(snapshot.properties.compression_codec)][0], pages_of(snapshot.properties))
-    files = {"add": adds, "remove": removes}
-    if own_name and (top_level == "json" or len(adds) + len(removes) > _LISTED):
-        small["sidecar"] = _write_sidecars(store, files, form)
-        files = {name: column.slice(0, 0) for name, column in files.items()}
+    listing: list[tuple[Sidecar, int]] = []
+    if own_name and (top_level == "json" or files.num_rows + len(removes) > min(LISTED_ITSELF, _LISTED)):
+        kept = _kept_sidecars(store, snapshot)
+        written = _write_sidecars(store, _adds(snapshot, kept.rest), removes, form)
+        small["sidecar"] = [sidecar for sidecar, _ in kept.sidecars] + written
+        columns = {"add": _adds(snapshot, files.slice(0, 0)), "remove": removes.slice(0, 0)}
+        if kept.in_order:
+            listing = kept.sidecars + [(sidecar, count) for sidecar in written if (count := adds_of(sidecar))]
+    else:
+        columns = {"add": _adds(snapshot, files), "remove": removes}
     key = uuid_checkpoint_key(snapshot.version, str(uuid.uuid4()), top_level) if own_name else None
     key = key or checkpoint_key(snapshot.version)
-    size = _write_parquet(store, key, small, files, form) if top_level == "parquet" else _write_json(store, key, small)
-    count = sum(map(len, small.values())) + len(adds) + len(removes)
-    size += sum(sidecar.size_in_bytes for sidecar in small.get("sidecar", ()))
-    info = CheckpointInfo(snapshot.version, key, count, len(adds), size)
+    in_json = top_level == "json"
+    size = _write_json(store, key, small) if in_json else _write_parquet(store, key, small, columns, form)
+    count = sum(map(len, small.values())) + files.num_rows + len(removes)
+    in_sidecars = sum(sidecar.size_in_bytes for sidecar in small.get("sidecar", ()))
+    info = CheckpointInfo(snapshot.version, key, count, files.num_rows, size + in_sidecars)
     _point_to(store, info)
+    file = LogFile(key, size, None, info.version, info.version)
+    _remember(snapshot, CheckpointFiles(info.version, (file,), "uuid" if own_name else "classic"), listing)
     return info
+
+
+def _remember(snapshot: Snapshot, checkpoint: CheckpointFiles, sidecars: Sequence[tuple[Sidecar, int]]) -> None:
+    """Let the next snapshots of the same handle begin at the checkpoint."""
+    known = snapshot.newest_checkpoint
+    if known.files is None or known.files.version <= checkpoint.version:
+        lineage = snapshot.live.lineage
+        known.layout = Layout(checkpoint.files[0].key, lineage, tuple(sidecars)) if sidecars else None
+        known.files = checkpoint
 
 
 # --- the files ---------------------------------------------------------------------------------------------------
@@ -164,16 +203,94 @@ class _TableFormat(NamedTuple):
     pages: Literal["1.0", "2.0"]
 
 
-def _write_sidecars(store: Store, files: Mapping[str, pa.ChunkedArray], form: _TableFormat) -> list[Sidecar]:
+def _write_sidecars(store: Store, adds: pa.ChunkedArray, removes: pa.ChunkedArray, form: _TableFormat) -> list[Sidecar]:
     """Write the file actions to sidecars, and return these."""
+    files = {"add": adds, "remove": removes}
     sidecars = []
     for name, column in files.items():
         for start in range(0, len(column), _LISTED):
             part = {kind: other.slice(0, 0) for kind, other in files.items()} | {name: column.slice(start, _LISTED)}
             path = f"{uuid.uuid4()}.parquet"
             size = _write_parquet(store, f"{SIDECARS}/{path}", {}, part, form)
-            sidecars.append(Sidecar(path=path, size_in_bytes=size, modification_time=time.time_ns() // 1_000_000))
+            tags: dict[str, str | None] | None = None
+            if name == "add":
+                tags = {ADDS_TAG: str(len(part[name])), _FORM_TAG: _form_of(column)}
+            now = time.time_ns() // 1_000_000
+            sidecars.append(Sidecar(path=path, size_in_bytes=size, modification_time=now, tags=tags))
     return sidecars
+
+
+def _form_of(adds: pa.ChunkedArray) -> str:
+    return f"{crc32(str(adds.type).encode()):08x}"
+
+
+class _Kept(NamedTuple):
+    """The sidecars that a checkpoint takes over from the one before it.
+
+    Attributes:
+        sidecars: the sidecars, each with the number of its files.
+        rest: the files that they do not list.
+        in_order: whether they list the first of the snapshot's files, in their order.
+    """
+
+    sidecars: list[tuple[Sidecar, int]]
+    rest: pa.Table
+    in_order: bool
+
+
+def _kept_sidecars(store: Store, snapshot: Snapshot) -> _Kept:
+    """The sidecars that list live files only, with their present entries, and have the columns of a new one.
+
+    Only young ones are kept: a cleanup of the log that runs at the same time, and finds their old checkpoint expired,
+    leaves them alone. So that they stay few, small ones at the end are merged: a sidecar has at least twice as many
+    files as all after it, or is large.
+    """
+    files, known = snapshot.files, snapshot.newest_checkpoint
+    layout, base = known.layout, known.files or snapshot.segment.checkpoint
+    in_order = (
+        layout is not None
+        and base is not None
+        and (layout.key, layout.lineage) == (base.files[0].key, snapshot.live.lineage)
+        and base.version <= snapshot.version
+    )
+    sidecars = [*layout.sidecars] if layout is not None and in_order else _true_sidecars(store, snapshot)
+    form = _form_of(_adds(snapshot, files.slice(0, 0)))
+    oldest = time.time_ns() // 1_000_000 - max(snapshot.properties.log_retention_ms, _DAY_MS) // 2
+    sound = [one.modification_time > oldest and (one.tags or {}).get(_FORM_TAG) == form for one, _ in sidecars]
+    if in_order:
+        del sidecars[[*sound, False].index(False) :]
+    else:
+        sidecars = [one for one, right in zip(sidecars, sound, strict=True) if right]
+    rest = files.num_rows - sum(count for _, count in sidecars)
+    while sidecars and sidecars[-1][1] < min(2 * rest, _LISTED // 2):
+        rest += sidecars.pop()[1]
+    if in_order or not sidecars:
+        return _Kept(sidecars, files.slice(files.num_rows - rest), in_order=True)
+    listed = pa.concat_tables(listed_by(store, [sidecar for sidecar, _ in sidecars]))
+    return _Kept(sidecars, without_shared(files, listed), in_order=False)
+
+
+def _true_sidecars(store: Store, snapshot: Snapshot) -> list[tuple[Sidecar, int]]:
+    """The sidecars of the checkpoint before this one whose files none of the commits since refers to."""
+    base = snapshot.segment.checkpoint
+    if base is None or base.kind == "multipart":
+        return []
+    try:
+        named = [(one, count) for one in read_sidecars(store, base) if (count := adds_of(one))]
+        touched = {
+            key_of(action)
+            for commit in read_commits(store, snapshot.segment.commits)
+            for action in commit
+            if isinstance(action, (Add, Remove))
+        }
+        listed = listed_by(store, [sidecar for sidecar, _ in named])
+    except (InvalidLogError, ObjectNotFoundError):
+        return []  # all files are listed anew
+    return [
+        one
+        for one, files in zip(named, listed, strict=True)
+        if files.num_rows == one[1] and not has_any(keys_of(files), touched)
+    ]
 
 
 def _write_parquet(
@@ -231,6 +348,8 @@ def _small_actions(snapshot: Snapshot, now_ms: int) -> dict[str, Sequence[Any]]:
 
 def _as_row(action: Action) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(action)
+    if isinstance(row.get("tags"), dict):
+        row["tags"] = list(row["tags"].items())
     if isinstance(action, Metadata):
         # Some readers expect these maps not to be null.
         row["format"] = {"provider": "parquet", "options": {}} | row.get("format", {})
@@ -243,8 +362,8 @@ def _as_row(action: Action) -> dict[str, Any]:
 # --- the file actions --------------------------------------------------------------------------------------------
 
 
-def _adds(snapshot: Snapshot) -> pa.ChunkedArray:
-    files, properties = snapshot.files, snapshot.properties
+def _adds(snapshot: Snapshot, files: pa.Table) -> pa.ChunkedArray:
+    properties = snapshot.properties
     columns = {name: files.column(name) for name in FILE_SCHEMA.names if name != "stats"}
     # A checkpoint describes the state, not a change.
     columns["dataChange"] = _all_false(files.num_rows)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.paths import LOG, VERSIONED, checksum_key, commit_key, last_checkpoint_key, parse_log_name
-from refdelta.core.log.segment import LogFile, LogSegment, build_segment, parse_last_checkpoint
+from refdelta.core.log.segment import (
+    CheckpointFiles,
+    LogFile,
+    LogSegment,
+    build_segment,
+    complete_checkpoints,
+    parse_last_checkpoint,
+)
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.parquet.files import log_bytes, store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
@@ -147,21 +154,31 @@ def timestamp_of_commit(store: Store, version: int) -> int:
         raise InvalidLogError("the commit file no longer exists", file=key) from error
 
 
-def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:
+def newer_commits(
+    store: Store, segment: LogSegment, *, hinted: bool = False
+) -> tuple[tuple[LogFile, ...], LogSegment] | None:
     """The commits after a segment, by one listing of the tail of the log.
 
     The tail begins with the newest commit that an earlier listing has shown. So the listing shows this transaction's
     own commits for the first time, and the commit before them, which proves that the table was not replaced.
 
+    Args:
+        store: the table's folder.
+        segment: the log files of a version.
+        hinted: whether the tail begins at the checkpoint of ``_last_checkpoint``, if that is newer than the segment's:
+            another writer may have written it after its version was listed here.
+
     Returns:
-        The newer commits, perhaps none, and the segment of the newest version, which is ``segment`` if there are none.
-        None if the commits do not continue the segment, or if the known commit is missing or has changed: the log was
-        cleaned up, or the table was replaced.
+        The newer commits, perhaps none, and the segment of the newest version, which is ``segment`` if there is nothing
+        new. None if the commits do not continue the segment, or if the known commit is missing or has changed: the log
+        was cleaned up, or the table was replaced.
     """
     known = segment.listed
     if known is None:
         return None
-    listing = list_log(store, known.version)
+    base = -1 if segment.checkpoint is None else segment.checkpoint.version
+    hint = hinted_version(store) if hinted else None
+    listing = list_log(store, known.version if hint is None or hint <= base else min(hint, known.version))
     if (known.key, known.size, known.mtime_ms) not in listing:
         return None
     commits, highest = [], known.version
@@ -173,10 +190,12 @@ def newer_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...
         if name.kind == "commit" and name.version > known.version:
             commits.append(LogFile(key, size, mtime_ms, name.version, name.hi))
     ours = segment.version - known.version
-    sizes = [file.size for file in segment.commits[len(segment.commits) - ours :]]
-    if highest != known.version + len(commits) or [file.size for file in commits[:ours]] != sizes:
+    sizes = {file.version: file.size for file in segment.commits if file.version > known.version}
+    if highest != known.version + len(commits) or len(commits) < ours:
         return None
-    return tuple(commits[ours:]), _extended(segment, tuple(commits), listing) if commits else segment
+    if any(file.size != sizes.get(file.version, file.size) for file in commits[:ours]):
+        return None
+    return tuple(commits[ours:]), _extended(segment, tuple(commits), listing) if commits or hinted else segment
 
 
 def still_newest(store: Store, segment: LogSegment) -> LogSegment | None:
@@ -210,17 +229,27 @@ def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listin
     """The segment extended by the commits that a listing shows; it starts at a newer checkpoint, if the listing has
     one.
     """
-    version = commits[-1].version
+    version = commits[-1].version if commits else segment.version
+    base = -1 if segment.checkpoint is None else segment.checkpoint.version
     try:
         newest = build_segment(listing, version=version)
     except InvalidLogError:
         newest = None
-    if newest is not None and newest.checkpoint is not None:
+    if newest is not None and newest.checkpoint is not None and (commits or newest.checkpoint.version > base):
         return newest
+    if not commits:
+        return segment
     key = checksum_key(version)
     checksum = next((LogFile(*entry, version, version) for entry in listing if entry[0] == key), None)
-    before = segment.commits[: len(segment.commits) - (segment.version - commits[0].version + 1)]
-    return LogSegment(version, segment.checkpoint, before + commits, checksum, commits[-1], commits[-1])
+    before = tuple(file for file in segment.commits if file.version < commits[0].version)
+    after = tuple(file for file in commits if file.version > base)
+    return LogSegment(version, segment.checkpoint, before + after, checksum, commits[-1], commits[-1])
+
+
+def newest_checkpoint_at(store: Store, first: int, last: int) -> CheckpointFiles | None:
+    """The newest complete checkpoint of the versions from ``first`` to ``last``; None if there is none."""
+    found = (one for one in complete_checkpoints(list_log(store, first)) if first <= one.version <= last)
+    return max(found, key=lambda one: (one.version, one.kind == "uuid"), default=None)
 
 
 def hinted_version(store: Store) -> int | None:

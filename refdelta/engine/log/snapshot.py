@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.checkpoint_schedule import EVERY, LISTED_ITSELF, is_due
 from refdelta.core.log.checksum import SIZE_BINS, FileSizeHistogram, VersionChecksum
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import checksum_key, commit_key
@@ -27,7 +30,8 @@ from refdelta.engine.log.checksums import contradictions
 from refdelta.engine.log.commits import commit_contents, decode_commits, read_commits
 from refdelta.engine.log.listing import file_time, find_segment, newer_commits, still_newest, timestamp_of_commit
 from refdelta.engine.log.managed_log import check_place
-from refdelta.engine.log.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, LiveFiles, reconcile_tombstones
+from refdelta.engine.log.newest_checkpoint import Layout, NewestCheckpoint
+from refdelta.engine.log.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, LiveFiles, reconcile_tombstones, without_shared
 from refdelta.engine.scan.chunking import at_most
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from refdelta.core.log.actions import Sidecar
     from refdelta.core.log.segment import CheckpointFiles, LogSegment
     from refdelta_storage.base import Store
 
@@ -65,6 +70,8 @@ class Snapshot:
         segment: the files of the log that make this version.
         commit_info: the commitInfo of this version, where its commit was read.
         tracks: whether the columns of row ids and row commit versions are part of the schema; see :meth:`tracked`.
+        no_removes_since: a version after which no commit up to this one has a ``remove``.
+        newest_checkpoint: the newest checkpoint that the handle of this snapshot knows.
     """
 
     store: Store
@@ -77,6 +84,8 @@ class Snapshot:
     segment: LogSegment
     commit_info: CommitInfo | None = field(default=None, repr=False)
     tracks: bool = False
+    no_removes_since: int | None = field(default=None, repr=False)
+    newest_checkpoint: NewestCheckpoint = field(default_factory=NewestCheckpoint, repr=False)
 
     @property
     def files(self) -> pa.Table:
@@ -243,14 +252,21 @@ class Snapshot:
             )
 
     def tombstones(self) -> pa.Table:
-        """The removed files that the log still has, of ``TOMBSTONE_SCHEMA``. Each call reads the log again.
+        """The removed files that the log still has, of ``TOMBSTONE_SCHEMA``. Each call reads the log again, but for
+        commits that are known to remove nothing.
 
         Raises:
             InvalidLogError: the log was damaged after the snapshot was loaded.
             VersionNotFoundError: the version was cleaned up after the snapshot was loaded.
         """
+        base = self.segment.checkpoint
+        quiet = self.no_removes_since is not None and self.no_removes_since <= (-1 if base is None else base.version)
         try:
-            return _tombstones(self.store, self.segment)
+            if not quiet:
+                return _tombstones(self.store, self.segment)
+            removed = _tombstones(self.store, structs.replace(self.segment, commits=()))
+            # A file that was added again has no tombstone.
+            return without_shared(removed, self.files) if removed.num_rows else removed
         except ObjectNotFoundError:
             pass  # cleanup deleted a file; the version can be built from the others
         try:
@@ -265,11 +281,13 @@ class Snapshot:
             InvalidLogError: the new commits break the protocol.
             UnsupportedFeatureError: the table was upgraded to a feature that this engine cannot read.
         """
-        if not self.store.capabilities.remote and not self.due_for_checkpoint:
+        # Where a checkpoint is due, another writer may have written it.
+        due = self.due_for_checkpoint
+        if not self.store.capabilities.remote and not due:
             segment = still_newest(self.store, self.segment)
             if segment is not None:
                 return self._known_by(segment)
-        newer = newer_commits(self.store, self.segment)
+        newer = newer_commits(self.store, self.segment, hinted=due)
         if newer is None:  # the log was cleaned up, or the table was replaced
             return load_snapshot(self.store)
         commits, segment = newer
@@ -282,7 +300,11 @@ class Snapshot:
         return self._followed_by(segment, actions)
 
     def _followed_by(self, segment: LogSegment, commits: list[list[AnyAction]], new: Collection[str] = ()) -> Snapshot:
-        later = _fold(self.store, segment, _small_actions(self), self.live.after(commits, new), commits)
+        newest = self.newest_checkpoint.files
+        segment = segment if newest is None else segment.from_checkpoint(newest)
+        quiet = segment.version if _removes(commits) else self.no_removes_since
+        live = self.live.after(commits, new)
+        later = _fold(self.store, segment, _small_actions(self), live, commits, quiet, self.newest_checkpoint)
         if later.metadata is self.metadata and later.protocol is self.protocol:
             known = vars(self)
             vars(later).update((name, known[name]) for name in _OF_METADATA if name in known)
@@ -311,12 +333,36 @@ class Snapshot:
 
     @property
     def due_for_checkpoint(self) -> bool:
-        """Whether a checkpoint is due at this version. Whether it exists by now, only a listing shows."""
-        interval: int = get(self.metadata.configuration or {}, "delta.checkpointInterval")
-        return self.version > 0 and self.version % interval == 0
+        """Whether a checkpoint is due at this version, by the checkpoints that this handle knows. A listing shows
+        whether another writer has written one by now.
+        """
+        return self.newest_checkpoint.asked < self.version and self.is_due()
+
+    def is_due(self, version: int | None = None) -> bool:
+        """Whether the writer of a version, None for this one, has to see to a checkpoint.
+
+        The version may be an earlier one than this, if other writers have committed since.
+        """
+        interval, keeps = self._schedule
+        at = self.version if version is None else version
+        if at % (interval or EVERY):
+            return False  # most versions; nothing is added up for them
+        known = self.newest_checkpoint.files
+        segment = self.segment if known is None else self.segment.from_checkpoint(known)
+        files = min(self.num_files, LISTED_ITSELF) if keeps else self.num_files
+        return is_due(segment, files, interval=interval, remote=self.store.capabilities.remote, version=at)
+
+    @cached_property
+    def _schedule(self) -> tuple[int | None, bool]:
+        """``delta.checkpointInterval``, and whether checkpoints keep the sidecars of earlier ones. Reads depend on no
+        other property.
+        """
+        configuration = self.metadata.configuration or {}
+        keeps = "v2Checkpoint" in features_of(self.protocol) and get(configuration, "delta.checkpointPolicy") == "v2"
+        return get(configuration, "delta.checkpointInterval"), keeps
 
 
-_OF_METADATA = ("schema", "partition_columns", "properties", "_checked")
+_OF_METADATA = ("schema", "partition_columns", "properties", "_checked", "_schedule")
 """The cached properties that depend on protocol and metadata alone."""
 
 
@@ -337,7 +383,12 @@ def follow(store: Store, before: Snapshot | None, log: Sequence[bytes], *, new: 
     actions = [decode_commit(data, commit_key(v)) for v, data in enumerate(log, segment.version - len(log) + 1)]
     if before is not None:
         return before._followed_by(segment, actions, new)  # noqa: SLF001 - of this module
-    return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).after(actions), actions)
+    quiet = segment.version if _removes(actions) else -1
+    return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).after(actions), actions, quiet)
+
+
+def _removes(commits: Iterable[Iterable[AnyAction]]) -> bool:
+    return any(isinstance(action, Remove) for actions in commits for action in actions)
 
 
 def _small_actions(snapshot: Snapshot) -> list[AnyAction]:
@@ -407,6 +458,7 @@ class _UnusableCheckpointError(Exception):
 
 def _load(store: Store, segment: LogSegment) -> Snapshot:
     base, files = [], empty_table(FILE_SCHEMA)
+    sidecars: tuple[tuple[Sidecar, int], ...] = ()
     if segment.checkpoint is not None:
         from refdelta.engine.log.checkpoint import read_checkpoint
 
@@ -414,18 +466,24 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
             content = read_checkpoint(store, segment.checkpoint)
         except InvalidLogError as error:
             raise _UnusableCheckpointError(segment.checkpoint, error) from error
-        base, files = content.actions, content.files
+        base, files, sidecars = content.actions, content.files, content.sidecars
     adds: list[pa.Table] = []
     live, last = LiveFiles(files), list[list[AnyAction]]()
+    newest = NewestCheckpoint()
+    if sidecars and segment.checkpoint is not None:
+        newest.layout = Layout(segment.checkpoint.files[0].key, live.lineage, sidecars)
+    removes = False
     for some in at_most(segment.commits, lambda file: file.size, _READ_BYTES):
         live = live.after(last)
         base += [action for commit in last for action in commit if not isinstance(action, (Add, Remove))]
         last = []  # frees the memory before the next chunk is read
         last, table = decode_commits([file.key for file in some], commit_contents(store, some))
+        removes = removes or _removes(last)
         adds += [] if table is None else [table]
         if table is None or sum(map(len, adds)) > max(_MANY_FILES, len(live.table) // 4):
             live, adds = live.after_adds(adds), []
-    return _fold(store, segment, base, live.after_adds(adds).after(last), last)
+    quiet = segment.version if removes else -1 if segment.checkpoint is None else segment.checkpoint.version
+    return _fold(store, segment, base, live.after_adds(adds).after(last), last, quiet, newest)
 
 
 def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
@@ -438,7 +496,13 @@ def _tombstones(store: Store, segment: LogSegment) -> pa.Table:
 
 
 def _fold(
-    store: Store, segment: LogSegment, base: Iterable[AnyAction], live: LiveFiles, commits: list[list[AnyAction]]
+    store: Store,
+    segment: LogSegment,
+    base: Iterable[AnyAction],
+    live: LiveFiles,
+    commits: list[list[AnyAction]],
+    no_removes_since: int | None,
+    newest_checkpoint: NewestCheckpoint | None = None,
 ) -> Snapshot:
     """The snapshot after some commits, given its live files. Of the other actions, the newest of each kind wins."""
     replay = Replay()
@@ -460,4 +524,6 @@ def _fold(
         domains=replay.domains,
         segment=segment,
         commit_info=replay.commit_info,
+        no_removes_since=no_removes_since,
+        newest_checkpoint=newest_checkpoint or NewestCheckpoint(),
     )

@@ -390,15 +390,24 @@ class LiveFiles:
         table: files, as :func:`reconcile` returns them.
         added: further files, in their order, none of which is in the table; without deletion vectors.
         totals: the totals of all of them, if known.
+        lineage: the lineage of a list that this one continues; None for a list of its own.
     """
 
-    __slots__ = ("_keyed", "_parts", "_totals")
+    __slots__ = ("_keyed", "_parts", "_totals", "lineage")
 
-    def __init__(self, table: pa.Table, added: tuple[Add, ...] = (), totals: Totals | None = None) -> None:
+    def __init__(
+        self,
+        table: pa.Table,
+        added: tuple[Add, ...] = (),
+        totals: Totals | None = None,
+        lineage: object | None = None,
+    ) -> None:
         # One attribute, so that it is replaced atomically: many threads may read one snapshot.
         self._parts, self._totals = (table, added), totals
         # A table and its files' keys. Later lists take them over, since most commits do not change the table.
         self._keyed: tuple[pa.Table, pa.ChunkedArray] | None = None
+        # The same object in lists of which the later begin with all rows of the earlier, unchanged and in their order.
+        self.lineage: object = object() if lineage is None else lineage
 
     @property
     def table(self) -> pa.Table:
@@ -433,15 +442,24 @@ class LiveFiles:
         most = _COMPARED_BESIDE if compared else _BESIDE
         only_adds = len(adds) == len(files) and len(added) + len(adds) <= most
         if not only_adds or (compared and self._has_any(table, added, compared)):
-            return LiveFiles(reconcile(self.table, commits))
+            before = self.table
+            return self._continued(before, reconcile(before, commits), sum(isinstance(file, Add) for file in files))
         totals = self._totals
-        later = LiveFiles(table, (*added, *adds), totals and totals.plus(adds))
+        later = LiveFiles(table, (*added, *adds), totals and totals.plus(adds), self.lineage)
         later._keyed = self._keyed
         return later
 
     def after_adds(self, adds: list[pa.Table]) -> LiveFiles:
         """The list after commits that only add files, given as tables in the order of the commits."""
-        return LiveFiles(with_newer(self.table, pa.concat_tables(adds))) if adds else self
+        if not adds:
+            return self
+        before, added = self.table, pa.concat_tables(adds)
+        return self._continued(before, with_newer(before, added), added.num_rows)
+
+    def _continued(self, before: pa.Table, after: pa.Table, added: int) -> LiveFiles:
+        """A later list, which continues this one if none of its rows is gone: not removed, and not added again."""
+        kept = after.num_rows == before.num_rows + added
+        return LiveFiles(after, lineage=self.lineage if kept else None)
 
     def _has_any(self, table: pa.Table, added: Sequence[Add], adds: Sequence[Add]) -> bool:
         """Whether one of ``adds`` is among the files, or occurs twice."""

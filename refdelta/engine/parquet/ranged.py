@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from refdelta.engine.parquet.limits import BoundedParquetFile, chunk_start, wanted_leaves
 from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES, at_most
+from refdelta.engine.scan.executor import submitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +98,7 @@ class RangedParquetFile(BoundedParquetFile):
                 window.pieces = {}
                 window.pieces = window.fetch(chunk.ranges) if pending is None else pending.result()
                 soon = following is not None and following.size <= CHUNK_BYTES
-                pending = ahead.submit(window.fetch, following.ranges) if following and soon else None
+                pending = submitted(ahead, window.fetch, following.ranges) if following and soon else None
                 yield from super().iter_batches(batch_size, row_groups=chunk.groups, columns=columns, **options)
         window.pieces = {}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow.compute as pc
 
@@ -151,7 +151,7 @@ class ThreadExecutor:
         source = iter(tasks)
         try:
             for task in source:
-                waiting.append(pool.submit(copy_context().run, run, task))
+                waiting.append(submitted(pool, copy_context().run, run, task))
                 if len(waiting) >= 2 * self.workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -195,6 +195,21 @@ class ThreadExecutor:
             lanes.stop()
             for thread in threads:
                 thread.join()
+
+
+def submitted(pool: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    """Submit a call to a pool. While the interpreter ends, and background work is finished, no pool accepts any: then
+    the function is called here.
+    """
+    try:
+        return pool.submit(function, *arguments)
+    except RuntimeError:
+        done: Future[Result] = Future()
+    try:
+        done.set_result(function(*arguments))
+    except BaseException as error:  # noqa: BLE001 - it is raised by result()
+        done.set_exception(error)
+    return done
 
 
 def _reporting(function: Callable[[Task], Result], done: Callable[[Result], None]) -> Callable[[Task], Result]:

@@ -28,7 +28,7 @@ def test_defaults():
     table = TableProperties.parse({})
     assert table == TableProperties.parse(None)
     assert table.append_only is False
-    assert table.checkpoint_interval == 10
+    assert table.checkpoint_interval is None
     assert table.data_skipping_num_indexed_cols == 32
     assert table.data_skipping_stats_columns is None
     assert table.deleted_file_retention_ms == 7 * DAY

@@ -33,8 +33,9 @@ def paths(snapshot):
     return snapshot.files.column("path").to_pylist()
 
 
-def make(commits=4):
-    table = Handmade(SCHEMA, "p", configuration={"delta.appendOnly": "true"})
+def make(commits=4, **configuration):
+    configuration = {f"delta.{name}": value for name, value in configuration.items()}
+    table = Handmade(SCHEMA, "p", configuration={"delta.appendOnly": "true", **configuration})
     for i in range(1, commits):
         table.commit(add(f"f{i}", size=10), {"txn": {"appId": "app", "version": i}})
     return table
@@ -331,7 +332,7 @@ def test_a_commit_of_our_own_that_is_not_as_it_was_sends_us_to_the_listing(tmp_p
 
 
 def test_where_a_checkpoint_is_due_the_listing_shows_it():
-    table = make(commits=10)
+    table = make(commits=10, checkpointInterval="10")
     old = load_snapshot(table.store)
     table.commit(add("f10"))
     table.checkpoint(10, [*SMALL, *(add(f"f{i}") for i in range(1, 11))])
