@@ -139,7 +139,8 @@ def test_automatic_checkpoints_with_removed_files_and_application_versions(spark
     path = tmp_path / "t"
     for i in range(12):
         mode = "overwrite" if i == 7 else "append"
-        write_deltalake(path, pa.table({"n": [i]}), mode=mode, app_id="loader", app_version=i)
+        every = {"delta.checkpointInterval": "10"} if i == 0 else None
+        write_deltalake(path, pa.table({"n": [i]}), mode=mode, configuration=every, app_id="loader", app_version=i)
     assert drop_commits_before_checkpoint(path) == [f"{10:020d}.checkpoint.parquet"]
 
     want = pa.table({"n": [7, 8, 9, 10, 11]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.crosscheck import oracle
+from refdelta.engine.log.checkpoint import sidecars_of
+from refdelta.engine.log.listing import find_segment
 from written_tables import actions
 
 pytestmark = pytest.mark.spark
@@ -76,6 +79,37 @@ def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatc
     assert table._snapshot.segment.checkpoint.kind == "uuid"
     write_deltalake(table, rows(21), mode="append")
     table.create_checkpoint(top_level=top_level)
+    same(spark, path)
+
+
+@pytest.mark.tier("all")
+@pytest.mark.parametrize("struct", [False, True])
+def test_spark_reads_v2_checkpoints_that_share_sidecars(quick_spark, tmp_path, monkeypatch, struct):
+    """Of which the later ones name sidecars of the earlier ones, and Spark's cleanup of the log spares these."""
+    spark, path = quick_spark, tmp_path / "t"
+    monkeypatch.setattr("refdelta.engine.log.checkpoint_write.LISTED_ITSELF", 1)
+    write_deltalake(path, rows(*range(8)), partition_by="p", configuration=V2 | STRUCT if struct else V2)
+    table = DeltaTable(path)
+    for n in range(8, 20):
+        write_deltalake(table, rows(n), mode="append")
+    table.create_checkpoint()
+    write_deltalake(table, rows(20), mode="append")
+    table.create_checkpoint()
+    first = {file.name for file in (path / "_delta_log/_sidecars").glob("*.parquet")}
+    assert len(first) == 2
+    table.delete("n = 20")
+    table.create_checkpoint()
+    named = {Path(key).name for key in sidecars_of(table.store, find_segment(table.store).checkpoint)}
+    assert len(named & first) == 1
+    assert len(named - first) == 1  # the tombstone
+    forget(path, table.version())
+    same(spark, path)
+    assert len(oracle.files_read(spark, path, "n = 19")) == 1
+    spark_tables.sql(spark, path, "INSERT INTO {t} VALUES (21, 0, 'theirs')")
+    write_deltalake(path, rows(22), mode="append")
+    DeltaTable(path).create_checkpoint()
+    kept = sidecars_of(table.store, find_segment(table.store).checkpoint)
+    assert {Path(key).name for key in kept} & first
     same(spark, path)
 
 
