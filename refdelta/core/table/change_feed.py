@@ -15,6 +15,7 @@ from typing import Any, Final
 from refdelta.core.log.actions import Add, AnyAction, Cdc, CommitInfo, DeletionVectorDescriptor, Metadata, Remove
 from refdelta.core.log.paths import same_path
 from refdelta.core.table.column_mapping import mode_of
+from refdelta.core.table.last_call import LastCall
 from refdelta.core.table.properties import records_changes
 from refdelta.core.table.types import (
     LONG,
@@ -66,6 +67,7 @@ class Change:
     only: DeletionVectorDescriptor | None = None
 
 
+@LastCall
 def is_fed(metadata: Metadata) -> bool:
     """Whether a table records what changes."""
     return records_changes(metadata.configuration or {})

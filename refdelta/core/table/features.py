@@ -15,6 +15,7 @@ import msgspec
 
 from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.core.table.change_feed import check_columns, is_fed
+from refdelta.core.table.last_call import LastCall
 from refdelta.core.table.properties import CONSTRAINT_PREFIX, get, records_changes
 from refdelta.core.table.types import parse_schema
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
@@ -250,6 +251,7 @@ MAX_WRITER: Final = 7
 # --- what a protocol says ----------------------------------------------------------------------------------------
 
 
+@LastCall
 def features_of(protocol: Protocol) -> frozenset[str]:
     """The features that a protocol supports: the named ones, or those that its old versions imply."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version

@@ -101,7 +101,20 @@ def to_arrow(schema: StructType) -> pa.Schema:
     Raises:
         UnsupportedTypeError: the engine lacks the type of a column.
     """
-    return pa.schema([arrow_field(item) for item in schema])
+    global _TO  # noqa: PLW0603 - replaced as a whole
+    for known, made in _TO:
+        if known is schema:
+            return made
+    made = pa.schema([arrow_field(item) for item in schema])
+    _TO = ((schema, made), *_TO[: _KEPT - 1])
+    return made
+
+
+# The schemas that were converted last. A statement converts those of its table and of its data several times, and the
+# next one converts the same again.
+_KEPT = 4
+_TO: tuple[tuple[StructType, pa.Schema], ...] = ()
+_FROM: tuple[tuple[pa.Schema, StructType], ...] = ()
 
 
 def from_arrow(schema: pa.Schema) -> StructType:
@@ -115,7 +128,13 @@ def from_arrow(schema: pa.Schema) -> StructType:
         UnsupportedTypeError: a column has a type that cannot be mapped without loss; the column's path is named.
         SchemaMismatchError: two columns have the same name, up to its case.
     """
-    return _struct(list(schema), "")
+    global _FROM  # noqa: PLW0603 - replaced as a whole
+    for known, made in _FROM:
+        if known is schema or known.equals(schema):
+            return made
+    made = _struct(list(schema), "")
+    _FROM = ((schema, made), *_FROM[: _KEPT - 1])
+    return made
 
 
 def _struct(fields: list[pa.Field], path: str) -> StructType:

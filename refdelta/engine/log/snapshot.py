@@ -18,7 +18,7 @@ from refdelta.core.log.replay import Replay
 from refdelta.core.log.segment import NO_LOG
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.core.table.clustering import ColumnPath, clustering_columns
-from refdelta.core.table.column_mapping import mode_of, without_mapping
+from refdelta.core.table.column_mapping import mode_of, schema_of, without_mapping
 from refdelta.core.table.evolution import check_type_changes
 from refdelta.core.table.features import check_readable, check_writable, features_of
 from refdelta.core.table.in_commit_timestamp import enablement
@@ -120,6 +120,13 @@ class Snapshot:
         if self.tracks or not is_enabled(self.protocol, self.metadata):
             return self
         return replace(self, tracks=True)
+
+    @cached_property
+    def stored_schema(self) -> StructType:
+        """The table's schema as new files have it: with the marks of the column mapping, and without the columns of row
+        tracking. Errors are those of :attr:`schema`.
+        """
+        return schema_of(self.metadata)
 
     @cached_property
     def partition_columns(self) -> list[str]:
@@ -362,7 +369,7 @@ class Snapshot:
         return get(configuration, "delta.checkpointInterval"), keeps
 
 
-_OF_METADATA = ("schema", "partition_columns", "properties", "_checked", "_schedule")
+_OF_METADATA = ("schema", "stored_schema", "partition_columns", "properties", "_checked", "_schedule")
 """The cached properties that depend on protocol and metadata alone."""
 
 

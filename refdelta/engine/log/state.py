@@ -81,6 +81,8 @@ _CHUNKS, _CHUNK_ROWS = 16, 8192
 _BESIDE = 4096
 # The same, where the next added files have to be compared with each of them.
 _COMPARED_BESIDE = 64
+# Up to so many files, the keys of a list that is compared again and again are held as a set.
+_KEYS_HELD = 100_000
 
 
 def adds_table(adds: Sequence[Add]) -> pa.Table:
@@ -393,7 +395,7 @@ class LiveFiles:
         lineage: the lineage of a list that this one continues; None for a list of its own.
     """
 
-    __slots__ = ("_keyed", "_parts", "_totals", "lineage")
+    __slots__ = ("_keyed", "_keys", "_parts", "_totals", "lineage")
 
     def __init__(
         self,
@@ -406,6 +408,8 @@ class LiveFiles:
         self._parts, self._totals = (table, added), totals
         # A table and its files' keys. Later lists take them over, since most commits do not change the table.
         self._keyed: tuple[pa.Table, pa.ChunkedArray] | None = None
+        # The keys of all files of the lineage, this list's and later ones'; None while they are not asked for.
+        self._keys: set[str] | None = None
         # The same object in lists of which the later begin with all rows of the earlier, unchanged and in their order.
         self.lineage: object = object() if lineage is None else lineage
 
@@ -439,15 +443,29 @@ class LiveFiles:
             return self
         adds = [file for file in files if isinstance(file, Add) and file.deletion_vector is None]
         compared = [add for add in adds if add.path not in new]
-        most = _COMPARED_BESIDE if compared else _BESIDE
+        keys = self._held_keys() if compared and len(adds) == len(files) else self._keys
+        most = _COMPARED_BESIDE if compared and keys is None else _BESIDE
         only_adds = len(adds) == len(files) and len(added) + len(adds) <= most
-        if not only_adds or (compared and self._has_any(table, added, compared)):
+        if not only_adds or (compared and self._has_any(table, added, compared, keys)):
             before = self.table
             return self._continued(before, reconcile(before, commits), sum(isinstance(file, Add) for file in files))
         totals = self._totals
         later = LiveFiles(table, (*added, *adds), totals and totals.plus(adds), self.lineage)
         later._keyed = self._keyed
+        if keys is not None:
+            keys.update(map(key_of, adds))
+            later._keys = keys
         return later
+
+    def _held_keys(self) -> set[str] | None:
+        """The keys of all files; None if they are too many to hold."""
+        if self._keys is None:
+            table, added = self._parts
+            if table.num_rows + len(added) <= _KEYS_HELD:
+                self._keys = {*keys_of(table).to_pylist(), *map(key_of, added)}
+        elif len(self._keys) > _KEYS_HELD:
+            self._keys = None
+        return self._keys
 
     def after_adds(self, adds: list[pa.Table]) -> LiveFiles:
         """The list after commits that only add files, given as tables in the order of the commits."""
@@ -461,10 +479,16 @@ class LiveFiles:
         kept = after.num_rows == before.num_rows + added
         return LiveFiles(after, lineage=self.lineage if kept else None)
 
-    def _has_any(self, table: pa.Table, added: Sequence[Add], adds: Sequence[Add]) -> bool:
-        """Whether one of ``adds`` is among the files, or occurs twice."""
+    def _has_any(self, table: pa.Table, added: Sequence[Add], adds: Sequence[Add], held: set[str] | None) -> bool:
+        """Whether one of ``adds`` is among the files, or occurs twice. True also if it may be among them: ``held`` has
+        the keys of later lists, too.
+        """
         keys = set(map(key_of, adds))
-        if len(keys) < len(adds) or not keys.isdisjoint(map(key_of, added)):
+        if len(keys) < len(adds):
+            return True
+        if held is not None:
+            return not keys.isdisjoint(held)
+        if not keys.isdisjoint(map(key_of, added)):
             return True
         keyed = self._keyed
         if keyed is None or keyed[0] is not table:

@@ -234,7 +234,9 @@ def existing_table(
     rules = RowRules.after(snapshot, changes)
     if schema_mode == "overwrite":
         check_expressions(schema)
-    made = next((action for action in changes if isinstance(action, Metadata)), snapshot.metadata)
+    made = next((action for action in changes if isinstance(action, Metadata)), None)
+    if made is None:
+        return Target(snapshot.stored_schema, partitioning, snapshot.properties, clustering, changes, rules)
     return Target(
         schema_of(made),
         partitioning,
@@ -296,13 +298,16 @@ def _same_configuration(snapshot: Snapshot, configuration: Mapping[str, str | No
     """Check that the table has these properties already, by their meaning: ``TRUE`` is ``true``, and its protocol has
     the features and versions that are asked for.
     """
+    wanted = arguments.mapping("configuration", configuration)
+    if not wanted:
+        return
     current = {key.lower(): value for key, value in (snapshot.metadata.configuration or {}).items()}
     features = {name.lower() for name in features_of(snapshot.protocol)}
     versions = {
         "delta.minreaderversion": snapshot.protocol.min_reader_version,
         "delta.minwriterversion": snapshot.protocol.min_writer_version,
     }
-    for key, value in (arguments.mapping("configuration", configuration) or {}).items():
+    for key, value in wanted.items():
         if value is None:
             continue
         asked, name = str(value), key.lower()

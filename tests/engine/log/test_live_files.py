@@ -1,5 +1,6 @@
 """Live files that are carried on over commits are those that reconciliation gives, and add up to the same."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,8 +30,14 @@ commits = st.lists(
 )
 
 
-@given(commits)
-def test_files_and_totals_are_those_of_reconciliation(steps):
+@given(commits, st.sampled_from([0, 3, 100_000]))
+def test_files_and_totals_are_those_of_reconciliation(steps, held):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(state, "_KEYS_HELD", held)
+        follow(steps)
+
+
+def follow(steps):
     table = FILE_SCHEMA.empty_table()
     files = LiveFiles(table)
     for counter, (kind, number, look) in enumerate(steps, 1):
@@ -45,7 +52,11 @@ def test_files_and_totals_are_those_of_reconciliation(steps):
             "removed": ([removed(before)], set()),
             "nothing": ([], set()),
         }[kind]
-        table, files = reconcile(table, [actions]), files.after([actions], new)
+        # Another list may follow the same one: that of another handle, or of an attempt that was given up.
+        files.after([[added("elsewhere")]])
+        earlier, table, files = files, reconcile(table, [actions]), files.after([actions], new)
+        if files.lineage is earlier.lineage:
+            assert files.table.slice(0, earlier.table.num_rows).equals(earlier.table)
         if look:
             assert files.totals == Totals.of(table)
     assert files.totals == Totals.of(table)
@@ -76,3 +87,27 @@ def test_not_many_stand_beside_the_table(monkeypatch):
         files = files.after([[added(f"{number}")]], {f"{number}"})
         assert len(files._parts[1]) <= 3
     assert files.table.num_rows == files.totals.files == 8
+
+
+def test_other_files_are_compared_with_keys_that_are_collected_once(monkeypatch):
+    collected = []
+    keys_of = state.keys_of
+    monkeypatch.setattr(state, "keys_of", lambda table: collected.append(table.num_rows) or keys_of(table))
+    files = LiveFiles(reconcile(FILE_SCHEMA.empty_table(), [[added(f"f{number}") for number in range(10)]]))
+    for number in range(10, 300):
+        files = files.after([[added(f"f{number}")]])
+    assert collected == [10]
+    assert files.table.num_rows == files.totals.files == 300
+    again = files.after([[added("f250", 7)]])
+    assert (again.table.num_rows, again.totals.size) == (300, 306)
+    assert again.lineage is not files.lineage
+
+
+@pytest.mark.parametrize("last", ["removed", "again", "same commit twice"])
+def test_a_list_continues_another_one_if_no_row_is_gone(last):
+    files = LiveFiles(reconcile(FILE_SCHEMA.empty_table(), [[added("a"), added("b")]]))
+    more = files.after([[added("c")]], {"c"}).after([[added("d")]]).after([[added("e", hidden=3)]])
+    assert more.lineage is files.lineage
+    commit = {"removed": [removed("a")], "again": [added("b", 5)], "same commit twice": [added("x"), added("x")]}[last]
+    assert more.after([commit]).lineage is not files.lineage
+    assert more.after([[removed("unknown")]]).lineage is files.lineage
