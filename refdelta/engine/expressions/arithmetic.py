@@ -11,6 +11,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from refdelta.core.table.types import DecimalType
 from refdelta.errors import ExpressionError
 
 _MOST = 76  # digits of 256 bits
+_SHORT = 18  # digits of 64 bits
 
 
 # --- comparisons -------------------------------------------------------------------------------------------------
@@ -57,6 +59,9 @@ def _floating(value: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> pa.BooleanArray:
+    numbers = _short_decimals(left, right)
+    if numbers is not None:
+        return pa.array(numbers[0] == numbers[1])
     found = pc.equal(left, right)
     if _floating(left):
         # In Arrow NaN equals nothing, as in IEEE 754; in Spark it equals itself and is the greatest value.
@@ -65,10 +70,38 @@ def _equal(left: Any, right: Any) -> pa.BooleanArray:
 
 
 def _less(left: Any, right: Any) -> pa.BooleanArray:
+    numbers = _short_decimals(left, right)
+    if numbers is not None:
+        return pa.array(numbers[0] < numbers[1])
     found = pc.less(left, right)
     if _floating(left):
         return pc.or_(found, pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
     return found
+
+
+def _short_decimals(left: Any, right: Any) -> tuple[Any, Any] | None:
+    """Two columns, or a column and a scalar, of decimals of up to 18 digits without nulls, as whole numbers, which
+    are compared in half the time; None for others.
+    """
+    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
+        return None
+    if left.type != right.type or not pa.types.is_decimal128(left.type) or left.type.precision > _SHORT:
+        return None
+    for value in (left, right):
+        if isinstance(value, pa.Scalar):
+            if not value.is_valid:
+                return None
+        elif value.null_count:
+            return None
+    return _whole(left), _whole(right)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, pa.Scalar):
+        return int(value.as_py().scaleb(value.type.scale))
+    # Of the 128 bits of a value, the lower 64 have all of its digits.
+    numbers = np.frombuffer(value.buffers()[1], np.int64) if len(value) else np.zeros(0, np.int64)
+    return numbers[2 * value.offset : 2 * (value.offset + len(value)) : 2]
 
 
 # --- decimals ----------------------------------------------------------------------------------------------------
