@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
     from refdelta.engine.parquet.limits import BoundedParquetFile
     from refdelta_storage.base import Store
+
+SMALL_BYTES = 2**18
+"""Local files of up to so many bytes are read whole, by one call of the system."""
 
 # Exceptions of pyarrow for invalid content.
 _BAD_CONTENT = (pa.ArrowException, OSError, ValueError, IndexError, KeyError)
@@ -98,6 +103,9 @@ def open_parquet(
 
     path = store.local_path(key)
     if path is not None:
+        data = _small_file(path) if size is not None and size <= SMALL_BYTES else None
+        if data is not None:
+            return BoundedParquetFile(pa.BufferReader(data), functools.partial(_bytes_at, data), **options)
         local = pa.OSFile(path)
         return BoundedParquetFile(local, lambda start, length: local.read_at(length, start), **options)
     if store.capabilities.remote:
@@ -107,6 +115,23 @@ def open_parquet(
     return BoundedParquetFile(
         pa.PythonFile(store.open_input(key), mode="r"), functools.partial(store.get_range, key), **options
     )
+
+
+def _small_file(path: str) -> bytes | None:
+    """The content of a file; None if it is longer than :data:`SMALL_BYTES`, or not a plain file."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > SMALL_BYTES:
+            return None
+        data = os.read(file, found.st_size)
+        return data if len(data) == found.st_size else None
+    finally:
+        os.close(file)
+
+
+def _bytes_at(data: bytes, start: int, length: int) -> bytes:
+    return data[start : start + length] if start >= 0 else b""
 
 
 def _first_line(error: BaseException) -> str:

@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 from refdelta.engine.parquet.metadata import (
     PHYSICAL_WIDTHS,
     BytesAt,
+    FooterForm,
     PageHeader,
-    check_footer,
     dictionary_file,
+    examine_footer,
     read_page_headers,
 )
 
@@ -42,6 +43,9 @@ UNFOLDED = 1000
 """The limit of a repeated column of a row group, a single row of which may have all of it, and of a checkpoint: so many
 times the stored bytes, if that is more than :data:`ROW_BYTES`.
 """
+
+FEW_ROWS = 8 * 1024
+"""Files with fewer rows are read by one thread, and all columns at once: nothing else is worth its overhead."""
 
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}
 _HELD_ROWS = 32 * 1024  # of batches that are kept: while a batch grows, it takes up to twice its memory
@@ -70,11 +74,25 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         super().__init__(source, pre_buffer=False, **options)
         self._input, self._bytes_at, self._options = source, bytes_at, options
         self._places: frozenset[str] = frozenset()
+        self._leaves: dict[Sequence[str] | None, Sequence[int]] = {}
+        self._costs: dict[tuple[int, int, int], _Cost | None] = {}
 
     @cached_property
+    def _examined(self) -> tuple[frozenset[int], FooterForm | None]:
+        return examine_footer(self.metadata, self._bytes_at, self._input.size())
+
+    @property
     def without_bounds(self) -> frozenset[int]:
         """The numbers of the leaf columns whose statistics must not be asked for. Errors as for :attr:`footer`."""
-        return check_footer(self.metadata, self._bytes_at, self._input.size())
+        return self._examined[0]
+
+    @property
+    def form(self) -> FooterForm | None:
+        """The form of the footer: files of one form have the same schema and notes. None if it has an unusual order.
+
+        Errors as for :attr:`footer`.
+        """
+        return self._examined[1]
 
     @property
     def footer(self) -> Any:
@@ -110,6 +128,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
             options = {**self._options, "metadata": footer, "read_dictionary": list(found)}
             super().__init__(self._input, pre_buffer=False, **options)
             self._places = frozenset(found)
+            self._costs.clear()
         return found
 
     def close(self, force: bool = False) -> None:  # noqa: ARG002 - the source is ours
@@ -125,8 +144,18 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
     ) -> Iterator[pa.RecordBatch]:
         """Same as ``ParquetFile.iter_batches``. Raises ``ValueError`` if a row group would take too much memory."""
         groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups
+        if self.metadata.num_rows < FEW_ROWS:
+            options["use_threads"] = False  # to wake other threads takes longer
         for rows, run in self._runs(batch_size, groups, columns):
             yield from super().iter_batches(rows, row_groups=run, columns=columns, **options)
+
+    def batch_rows(self, most: int, row_groups: Iterable[int], columns: Sequence[str]) -> int:
+        """The number of rows, at most ``most``, that a batch of any of these row groups may have.
+
+        Iterators over parts of the columns that run at the same time must ask for so many rows: the size of batches is
+        one setting of the file. Errors as for :meth:`iter_batches`.
+        """
+        return min((self._rows_at_once(group, most, columns) for group in row_groups), default=most)
 
     def iter_held_batches(
         self, columns: Sequence[str], row_groups: Iterable[int] | None = None
@@ -172,10 +201,13 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
 
     def _rows_at_once(self, number: int, most: int, columns: Sequence[str] | None) -> int:
         group = self.footer.row_group(number)
-        leaves = wanted_leaves(self.metadata, columns)
+        wanted = None if columns is None else tuple(columns)
+        leaves = self._leaves.get(wanted)
+        if leaves is None:
+            leaves = self._leaves[wanted] = wanted_leaves(self.metadata, wanted)
         if not leaves and self.metadata.num_columns and group.num_rows > _MANY_ROWS:
             self._check_rows(number, group)
-        costs = [cost for leaf in leaves if (cost := self._cost(number, group, leaf, most)) is not None]
+        costs = [cost for leaf in leaves if (cost := self._known_cost(number, group, leaf, most)) is not None]
         rows = most
         while (bytes_ := sum(cost.of(rows) for cost in costs)) > BATCH_BYTES and rows > 1:
             rows //= 2
@@ -203,6 +235,12 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
                     f"of {page.size:,} bytes"
                 )
         return pages
+
+    def _known_cost(self, number: int, group: Any, leaf: int, most: int) -> _Cost | None:
+        key = number, leaf, most
+        if key not in self._costs:
+            self._costs[key] = self._cost(number, group, leaf, most)
+        return self._costs[key]
 
     def _cost(self, number: int, group: Any, leaf: int, most: int) -> _Cost | None:
         column, chunk = self.metadata.schema.column(leaf), group.column(leaf)

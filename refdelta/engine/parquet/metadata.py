@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,12 +40,13 @@ class CompactReader:
         data: the bytes.
         what: a name for them, for errors.
         deepest: how deep structs and lists may nest.
+        start: the position at which to begin.
     """
 
     __slots__ = ("_at", "_data", "_deepest", "_depth", "_what")
 
-    def __init__(self, data: bytes, what: str, *, deepest: int):
-        self._data, self._at, self._depth = data, 0, 0
+    def __init__(self, data: bytes, what: str, *, deepest: int, start: int = 0):
+        self._data, self._at, self._depth = data, start, 0
         self._what, self._deepest = what, deepest
 
     @property
@@ -59,15 +60,18 @@ class CompactReader:
         self._at = self._at if end is None else end
         return end is not None
 
-    def fields(self, wanted: dict[int, int]) -> Iterator[int]:
+    def fields(self, wanted: dict[int, int], after: Sequence[int] = ()) -> Iterator[int]:
         """Read a struct: yields the number of each wanted field, whose value the caller has to read next. Skips other
         fields, and fields of another kind than the wanted one.
 
         Args:
             wanted: the kind of each wanted field, by its number.
+            after: the numbers of the wanted fields that were read already, if the struct is read from its middle.
         """
         self._descend()
         number, seen = 0, 0
+        for number in after:
+            seen |= 1 << number
         while True:
             head = self._data[self._at]
             self._at += 1
@@ -102,6 +106,10 @@ class CompactReader:
         length = self._count()
         self._at += length
         return length
+
+    def skip_list(self) -> None:
+        """Skip a list."""
+        self._skip(LIST)
 
     def _descend(self) -> None:
         self._depth += 1
@@ -175,7 +183,8 @@ PHYSICAL_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FL
 """The bytes of a value in memory, by physical type."""
 # Fields by number, each with its kind: of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData, Statistics and
 # SizeStatistics. The fields 8 and 9 belong to encrypted files and columns.
-_FILE: Final = {4: LIST, 8: STRUCT, 9: BINARY}
+_FILE: Final = {2: LIST, 3: I64, 4: LIST, 5: LIST, 6: BINARY, 8: STRUCT, 9: BINARY}
+_SCHEMA, _ROWS, _NOTES, _WRITER = 2, 3, 5, 6
 _GROUP: Final = {1: LIST, 3: I64}
 _CHUNK: Final = {3: STRUCT, 8: STRUCT, 9: BINARY}
 _META: Final = {1: I32, 12: STRUCT, 16: STRUCT}
@@ -269,24 +278,59 @@ def check_footer(metadata: Any, bytes_at: BytesAt, size: int) -> frozenset[int]:
         ValueError: the footer contradicts itself. A column is missing, is encrypted, has another type than in the
             schema, or has sizes for another number of levels.
     """
+    return examine_footer(metadata, bytes_at, size)[0]
+
+
+def examine_footer(metadata: Any, bytes_at: BytesAt, size: int) -> tuple[frozenset[int], FooterForm | None]:
+    """Same as :func:`check_footer`; also returns the footer's form, None if its fields are in an unusual order.
+
+    Files of one form have the same columns, names, types and notes. The form is exact, unlike that of
+    :meth:`FooterForm.of`: every field of the footer has been gone through.
+    """
     # pyarrow's own length of the footer excludes bytes after the struct.
     length = int.from_bytes(bytes_at(size - 8, 4), "little")
     data = bytes(bytes_at(size - 8 - length, length))
-    leaves = [_FooterLeaf(metadata.schema.column(number)) for number in range(metadata.num_columns)]
     odd: set[int] = set()
     try:
-        _check_file(CompactReader(data, "the footer", deepest=_DEEPEST_FOOTER), leaves, odd)
+        form = _check_file(data, metadata, odd)
     except IndexError:
         raise ValueError("the footer ends too early") from None
-    return frozenset(odd)
+    return frozenset(odd), form
 
 
-def _check_file(reader: CompactReader, leaves: list[_FooterLeaf], odd: set[int]) -> None:
-    for number in reader.fields(_FILE):
+def _check_file(data: bytes, metadata: Any, odd: set[int]) -> FooterForm | None:
+    global _known_heads  # noqa: PLW0603 - replaced as a whole, so that threads need no lock
+    head, leaves = next((known for known in _known_heads if data.startswith(known[0])), (b"", []))
+    reader = CompactReader(data, "the footer", deepest=_DEEPEST_FOOTER, start=len(head))
+    if head:
+        reader.integer()
+    else:
+        leaves = [_FooterLeaf(metadata.schema.column(number)) for number in range(metadata.num_columns)]
+    order = [_SCHEMA, _ROWS] if head else []
+    notes = None
+    for number in reader.fields(_FILE, order.copy()):
+        order.append(number)
         if number in _ENCRYPTED:
             raise ValueError("the file is encrypted")
-        for _ in range(reader.length()):
-            _check_row_group(reader, leaves, odd)
+        if number == _SCHEMA:
+            reader.skip_list()
+        elif number == _ROWS:
+            head = data[: reader.position]
+            reader.integer()
+        elif number == _NOTES:
+            notes = reader.position
+            reader.skip_list()
+        elif number == _WRITER:
+            notes = reader.position if notes is None else notes
+            reader.skip_binary()
+        else:
+            for _ in range(reader.length()):
+                _check_row_group(reader, leaves, odd)
+    if order[:2] != [_SCHEMA, _ROWS]:
+        return None
+    if all(head != known for known, _ in _known_heads):
+        _known_heads = ((head, leaves), *_known_heads[: _MOST_HEADS - 1])
+    return None if notes is None else FooterForm(head, data[notes:])
 
 
 def _check_row_group(reader: CompactReader, leaves: list[_FooterLeaf], odd: set[int]) -> None:
@@ -317,6 +361,11 @@ class _FooterLeaf:
         self.width = PHYSICAL_WIDTHS.get(self.type, column.length if self.type == "FIXED_LEN_BYTE_ARRAY" else 0)
         self.levels = {2: column.max_repetition_level, 3: column.max_definition_level}  # as in _SIZES
         self.pattern = ChunkPattern(self.path, _TYPES.index(self.type), self.width, *self.levels.values())
+
+
+# The schemas of the footers that were read last: the bytes up to the number of rows, and the leaf columns.
+_known_heads: tuple[tuple[bytes, list[_FooterLeaf]], ...] = ()
+_MOST_HEADS = 16
 
 
 def _check_chunk(reader: CompactReader, leaf: _FooterLeaf) -> bool:
@@ -564,14 +613,29 @@ def _read_page(bytes_at: BytesAt, start: int) -> tuple[PageHeader | None, int]:
     while True:
         data = bytes(bytes_at(start, wanted))
         try:
-            return _parse_page(CompactReader(data, "a page's header", deepest=_DEEPEST_PAGE), start)
+            return _parse_page(data, start)
         except IndexError:
             if len(data) < wanted or wanted >= _LONGEST:
                 raise ValueError(f"no page begins at byte {start}") from None
             wanted *= 16
 
 
-def _parse_page(reader: CompactReader, start: int) -> tuple[PageHeader | None, int]:
+def _parse_page(data: bytes, start: int) -> tuple[PageHeader | None, int]:
+    usual = _usual_page(data)
+    (kind, size, stored, values, encoding), position = _any_page(data) if usual is None else usual
+    if kind is None or size is None or stored is None or min(size, stored) < 0:
+        raise ValueError("a page without its kind and size")
+    length = position + stored
+    if kind not in _INNER:
+        return None, length
+    if values is None or encoding is None or values < 0:
+        raise ValueError("a page without the number of its values")
+    return PageHeader(kind == _DICTIONARY, size, values, encoding, (start + position, stored)), length
+
+
+def _any_page(data: bytes) -> tuple[list[int | None], int]:
+    """Kind, size, stored bytes, number of values and encoding of a page, and the end of its header."""
+    reader = CompactReader(data, "a page's header", deepest=_DEEPEST_PAGE)
     numbers: dict[int, int] = {}
     inner: dict[int, dict[int, int]] = {}
     for number in reader.fields(_PAGE):
@@ -579,18 +643,51 @@ def _parse_page(reader: CompactReader, start: int) -> tuple[PageHeader | None, i
             numbers[number] = reader.integer()
         else:
             inner[number] = {part: reader.integer() for part in reader.fields(_COUNTS)}
-    kind, size, stored = (numbers.get(number) for number in (_TYPE, _SIZE, _STORED))
-    if kind is None or size is None or stored is None or min(size, stored) < 0:
-        raise ValueError("a page without its kind and size")
-    length = reader.position + stored
-    if kind not in _INNER:
-        return None, length
-    counts = inner.get(_INNER[kind], {})
-    values, encoding = counts.get(1), counts.get(_ENCODING[kind])
-    if values is None or encoding is None or values < 0:
-        raise ValueError("a page without the number of its values")
-    place = (start + reader.position, stored)
-    return PageHeader(kind == _DICTIONARY, size, values, encoding, place), length
+    kind = numbers.get(_TYPE)
+    counts = {} if kind not in _INNER else inner.get(_INNER[kind], {})
+    encoding = counts.get(_ENCODING[kind]) if kind in _ENCODING else None
+    return [*(numbers.get(number) for number in (_TYPE, _SIZE, _STORED)), counts.get(1), encoding], reader.position
+
+
+# A header of a page of data (version 1), or of a dictionary, up to its statistics, if it has some. Numbers are as long
+# as usual; the loop reads longer ones.
+_SHORT = rb"([\x80-\xff]{0,4}[\x00-\x7f])"
+_USUAL_PAGE = re.compile(
+    rb"\x15(?:\x00\x15S\x15S(?:\x15S)?[\x1c\x2c]\x15S\x15S\x15S\x15S(?=[\x00\x1c])"
+    rb"|\x04\x15S\x15S(?:\x15S)?[\x3c\x4c]\x15S\x15S[\x11\x12]?(?=\x00))".replace(b"S", _SHORT)
+)
+
+
+def _usual_page(data: bytes) -> tuple[list[int | None], int] | None:
+    """Same as :func:`_any_page` for headers in their usual form; None for others."""
+    found = _USUAL_PAGE.match(data)
+    if found is None:
+        return None
+    size, stored, checksum, values, encoding = found.group(*((1, 2, 3, 4, 5) if found[1] else (8, 9, 10, 11, 12)))
+    end = found.end()
+    # The number of the inner header follows from that of the field before, which is the checksum if there is one.
+    inner = data[found.start(4 if found[1] else 11) - 2]
+    if inner >> 4 != (_INNER[_DATA if found[1] else _DICTIONARY] - (4 if checksum else 3)):
+        return None
+    if data[end] == _INLINE_STRUCT:
+        reader = CompactReader(data, "a page's header", deepest=_DEEPEST_PAGE - 2, start=end + 1)
+        for _ in reader.fields({}):
+            pass
+        end = reader.position
+    if data[end : end + 2] != b"\0\0":
+        return None
+    kind = _DATA if found[1] else _DICTIONARY
+    return [kind, _signed(size), _signed(stored), _signed(values), _signed(encoding)], end + 2
+
+
+_INLINE_STRUCT: Final = 1 << 4 | STRUCT
+
+
+def _signed(data: bytes) -> int:
+    number = 0
+    for byte in reversed(data):
+        number = number << 7 | byte & 127
+    return (number >> 1) ^ -(number & 1)
 
 
 # --- a file with the entries of a dictionary ---------------------------------------------------------------------
