@@ -15,6 +15,7 @@ from refdelta import DeltaTable
 from refdelta.engine.parquet import limits
 from refdelta.engine.parquet.files import open_parquet
 from refdelta.engine.parquet.metadata import read_page_headers
+from refdelta.engine.scan.reader import BATCH_ROWS
 from refdelta.errors import InvalidLogError
 from refdelta_storage import LocalStore
 from security.bombs import (
@@ -166,7 +167,7 @@ def test_data_files_that_unfold(tmp_path):
     read = {name: int(line) for name, line in results.items() if line.isdecimal()}
     refused = {name for name, line in results.items() if line.startswith("DataFileError x.parquet: ")}
     assert set(results) - refused - set(read) == set()
-    assert read["two billion equal numbers"] == 65_536
+    assert read["two billion equal numbers"] == BATCH_ROWS
     # As many rows as have a gigabyte, and no more.
     assert 8 <= read["a long text in every row"] <= 25
 

@@ -208,10 +208,18 @@ def kept_rows(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None 
     return to_positions(kept)
 
 
-def mostly_live(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray | None:
-    """A mask of the rows from ``start`` to before ``stop`` that are not deleted; None if none is deleted, or many."""
-    gone = deleted.range_cardinality(start, stop)
-    return live_rows(start, stop, deleted) if 0 < gone <= (stop - start) // 5 else None
+def live_mask(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None = None) -> pa.BooleanArray | None:
+    """A mask of the rows of a range that are not deleted; None for the whole range. Arguments as for
+    :func:`kept_rows`.
+    """
+    if wanted is None:
+        return live_rows(start, stop, deleted) if deleted and deleted.range_cardinality(start, stop) else None
+    kept = kept_rows(start, stop, deleted, wanted)
+    if kept is None:
+        return None
+    live = np.zeros(stop - start, dtype=bool)
+    live[kept.to_numpy() - start] = True
+    return pa.array(live)
 
 
 def live_rows(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# The most bytes of results that wait to be consumed, over all tasks together.
+# The most bytes of results that wait to be consumed, over all tasks together: so many, or a part for each core. The
+# results of a task wait until all tasks before it have ended, so that cores would otherwise wait for the consumer.
 LOOK_AHEAD_BYTES = 128 * 2**20
+CORE_BYTES = 32 * 2**20
 # The most concurrent requests to a remote store.
 REQUESTS = 32
 
@@ -176,13 +178,15 @@ class ThreadExecutor:
             function: returns the results of a task.
             tasks: its arguments.
             weigh: the weight of a result.
-            budget: the limit; None for :data:`LOOK_AHEAD_BYTES`.
+            budget: the limit; None for :data:`LOOK_AHEAD_BYTES`, or more if there are many cores.
         """
         tasks = list(tasks)
         if len(tasks) == 1:  # nothing else could run in parallel
             yield from function(tasks[0])
             return
-        lanes = _Lanes(function, tasks, weigh, LOOK_AHEAD_BYTES if budget is None else budget)
+        if budget is None:
+            budget = max(LOOK_AHEAD_BYTES, CORE_BYTES * cores())
+        lanes = _Lanes(function, tasks, weigh, budget)
         threads = [
             threading.Thread(target=lanes.work, name=f"refdelta-{i}", daemon=True)
             for i in range(min(self.workers, len(tasks)))

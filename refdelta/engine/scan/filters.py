@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,6 +46,9 @@ class RowFilter(Protocol):
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that meet it."""
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """True for the rows of a batch that meet it; false or null for the others."""
 
     def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
         """The files of a list that may hold such rows."""
@@ -95,7 +99,11 @@ class BoundFilter:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""
-        return filter_rows(batch, row_mask(self.predicate, batch))
+        return filter_rows(batch, self.mask(batch))
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """See :class:`RowFilter`."""
+        return row_mask(self.predicate, batch)
 
     def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
         """See :class:`RowFilter`."""
@@ -141,6 +149,13 @@ class ExpressionFilter:
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""
         return batch.filter(self.expression)
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """See :class:`RowFilter`."""
+        numbered = batch.append_column(_POSITION, pa.arange(0, batch.num_rows))
+        found = np.zeros(batch.num_rows, dtype=bool)
+        found[self.apply(numbered).column(_POSITION).to_numpy()] = True
+        return pa.array(found)
 
     def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
         """See :class:`RowFilter`."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.engine.parquet.dv import to_bitmap
-from refdelta.engine.scan.reader import POSITION, ReadPlan, ScanFile, deleted_rows, open_file, physical_rows, read_file
+from refdelta.engine.scan.reader import POSITION, FileReader, ReadPlan, ScanFile, deleted_rows, open_file, physical_rows
 from refdelta.engine.scan.scan import scan_files
 
 if TYPE_CHECKING:
@@ -125,6 +125,5 @@ def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.Record
         rows: for each file the positions of the rows to read; None for all live rows.
     """
     tasks = [dataclasses.replace(file, rows=own) for file, own in zip(scan_files(scan), rows, strict=True)]
-    return scan.executor.stream(
-        lambda file: read_file(scan.store, file, scan.plan), tasks, weigh=lambda batch: int(batch.nbytes)
-    )
+    reader = FileReader(scan.store, scan.plan)
+    return scan.executor.stream(reader.read, tasks, weigh=lambda batch: int(batch.nbytes))

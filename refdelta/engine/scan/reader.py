@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,31 +15,35 @@ from pyroaring import BitMap64
 
 from refdelta.core.table.row_tracking import ROW_ID, kind_of
 from refdelta.core.table.types import StructField, StructType, physical_name
-from refdelta.engine.arrow.arrays import check_decimals, check_texts, filter_rows, take_rows
+from refdelta.engine.arrow.arrays import check_decimals, check_texts, check_values, filter_rows, is_flat
 from refdelta.engine.arrow.schema import arrow_field
 from refdelta.engine.log.state import STATS_PARSED
-from refdelta.engine.parquet.columns import plan_columns
-from refdelta.engine.parquet.dv import VectorLoader, kept_rows, load_deletion_vector, mostly_live
+from refdelta.engine.parquet.columns import ColumnSource, plan_columns
+from refdelta.engine.parquet.dv import VectorLoader, live_mask, load_deletion_vector
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.engine.parquet.legacy_calendar import legacy_calendar
-from refdelta.engine.parquet.limits import BATCH_BYTES, unfolding
+from refdelta.engine.parquet.limits import BATCH_BYTES, FEW_ROWS, chunk_start, unfolding
+from refdelta.engine.scan.chunking import at_least
 from refdelta.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from refdelta.core.log.actions import DeletionVectorDescriptor
-    from refdelta.engine.parquet.columns import ColumnSource
     from refdelta.engine.parquet.limits import BoundedParquetFile
+    from refdelta.engine.parquet.metadata import FooterForm
     from refdelta.engine.scan.filters import RowFilter
     from refdelta_storage.base import Store
 
+    _Live = Callable[[int, int], pa.BooleanArray | None]  # a mask of the live rows of a range; None if all are
+
 # Rows of a batch: many enough to make the overhead of a batch negligible, few enough for some megabytes.
-BATCH_ROWS = 64 * 1024
-_MANY_ROWS = 8 * 1024  # of a file
+BATCH_ROWS = 128 * 1024
+# Row groups are searched together until they have so many rows.
+_SEARCHED_ROWS = BATCH_ROWS
 # The column of positions. No column of a table has a line break in its name.
 POSITION = pa.field("position\n", pa.uint64(), nullable=False)
-_LIVE = "live\n"
+_MOST_LAYOUTS = 64
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class ScanFile:
         base_row_id: the id of the first row, unless the row stores one.
         commit_version: the version in which the rows were changed last, unless they store one.
         only: a deletion vector with the positions of the wanted rows; None for all.
+        part: the bytes of the file, from the first to before the last, whose row groups are read: those that begin
+            there. None for all.
     """
 
     key: str
@@ -66,6 +73,7 @@ class ScanFile:
     base_row_id: int | None = None
     commit_version: int | None = None
     only: DeletionVectorDescriptor | None = None
+    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class OpenFile:
     Attributes:
         physical_rows: the number of rows by its footer, deleted ones included.
         deleted: the positions of the rows that its deletion vector hides.
-        batches: the rows, see :func:`read_file`; to be consumed once, while the file is open.
+        batches: the rows, see :meth:`FileReader.read`; to be consumed once, while the file is open.
     """
 
     physical_rows: int
@@ -118,34 +126,59 @@ class OpenFile:
     batches: Iterator[pa.RecordBatch]
 
 
-@contextmanager
-def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[OpenFile]:
-    """Open a file and its deletion vector. Arguments and errors as for :func:`read_file`."""
-    deleted = deleted_rows(store, file)
-    if file.only is not None:
-        file = replace(file, rows=load_deletion_vector(store, file.only) - deleted)
-    with data_errors(file.key), _opened(store, file) as parquet:
-        batches = _rows(parquet, plan, file, deleted)
-        yield OpenFile(int(parquet.metadata.num_rows), deleted, batches)
-
-
-def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that are not deleted and meet the filter.
+class FileReader:
+    """Reads the files of one scan. Files with the same schema and notes share the plan of their columns. Thread-safe.
 
     Args:
         store: the table's folder.
-        file: the file.
-        plan: how it is read.
-
-    Returns:
-        Batches of the plan's schema, in the order of the file; none of them is empty.
-
-    Raises:
-        DataFileNotFoundError: the file or its deletion vector does not exist.
-        DataFileError: the file is not Parquet, is damaged, or has columns whose types do not fit the table's.
+        plan: how each file is read.
     """
-    with open_file(store, file, plan) as opened:
-        yield from opened.batches
+
+    def __init__(self, store: Store, plan: ReadPlan):
+        self._store, self._plan = store, plan
+        self._layouts: dict[FooterForm, _Layout] = {}
+
+    @contextmanager
+    def open(self, file: ScanFile) -> Iterator[OpenFile]:
+        """Open a file and its deletion vector. Errors as for :meth:`read`."""
+        deleted = deleted_rows(self._store, file)
+        if file.only is not None:
+            file = replace(file, rows=load_deletion_vector(self._store, file.only) - deleted)
+        with data_errors(file.key), _opened(self._store, file) as parquet:
+            columns = _Columns(self._layout(parquet), parquet, file)
+            yield OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, deleted))
+
+    def read(self, file: ScanFile) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that are not deleted and meet the filter.
+
+        Returns:
+            Batches of the plan's schema, in the order of the file; none of them is empty.
+
+        Raises:
+            DataFileNotFoundError: the file or its deletion vector does not exist.
+            DataFileError: the file is not Parquet, is damaged, or has columns whose types do not fit the table's.
+        """
+        with self.open(file) as opened:
+            yield from opened.batches
+
+    def _layout(self, parquet: BoundedParquetFile) -> _Layout:
+        form = parquet.form
+        layout = None if form is None else self._layouts.get(form)
+        if layout is None:
+            layout = _Layout(parquet, self._plan)
+            if form is not None and len(self._layouts) < _MOST_LAYOUTS:
+                self._layouts[form] = layout
+        return layout
+
+
+def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> AbstractContextManager[OpenFile]:
+    """Same as :meth:`FileReader.open`, for a single file."""
+    return FileReader(store, plan).open(file)
+
+
+def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """Same as :meth:`FileReader.read`, for a single file."""
+    return FileReader(store, plan).read(file)
 
 
 def deleted_rows(store: Store, file: ScanFile) -> BitMap64:
@@ -158,13 +191,13 @@ def deleted_rows(store: Store, file: ScanFile) -> BitMap64:
 
 
 def count_rows(store: Store, file: ScanFile) -> int:
-    """The number of live rows of a file, by its footer. Errors as for :func:`read_file`."""
+    """The number of live rows of a file, by its footer. Errors as for :meth:`FileReader.read`."""
     rows = physical_rows(store, file)
     return rows if file.deletion_vector is None else rows - file.deletion_vector.cardinality
 
 
 def physical_rows(store: Store, file: ScanFile) -> int:
-    """The number of rows of a file by its footer, deleted ones included. Errors as for :func:`read_file`."""
+    """The number of rows of a file by its footer, deleted ones included. Errors as for :meth:`FileReader.read`."""
     with data_errors(file.key), _opened(store, file, footer_only=True) as parquet:
         return int(parquet.metadata.num_rows)
 
@@ -174,39 +207,178 @@ def _opened(store: Store, file: ScanFile, *, footer_only: bool = False) -> Any:
     return open_parquet(store, file.key, file.size, footer_only=footer_only, coerce_int96_timestamp_unit="us")
 
 
-def _rows(parquet: Any, plan: ReadPlan, file: ScanFile, deleted: BitMap64) -> Iterator[pa.RecordBatch]:
-    columns = _Columns(parquet, plan, file)
-    schema = pa.schema([columns.field(item) for item in plan.read])
-    groups = None
-    if plan.row_filter is not None:
-        groups = groups_to_read(parquet, plan.row_filter, columns.stored, plan.read)
+def _rows(
+    parquet: BoundedParquetFile, columns: _Columns, file: ScanFile, deleted: BitMap64
+) -> Iterator[pa.RecordBatch]:
+    row_filter, groups = columns.layout.plan.row_filter, None
+    if row_filter is not None:
+        groups = groups_to_read(parquet, row_filter, columns.layout.stored, columns.layout.plan.read)
+    if file.part is not None:
+        groups = _groups_in(file.part, parquet.footer, groups)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
-    # A filter that cannot fail is applied before few deleted rows are removed, which copies less, and before decimals
-    # are checked for too many digits, since few rows may remain.
-    late = columns.as_stored and plan.row_filter is not None and not plan.row_filter.can_fail and file.rows is None
-    for start, physical in _batches(parquet, columns.physical_names, groups, columns.batch_rows):
-        check_texts(physical)
-        if not late:
-            check_decimals(physical)
+    live = partial(live_mask, deleted=deleted, wanted=file.rows)
+    if row_filter is None:
+        return _live_rows(parquet, columns, groups, live)
+    # A filter that cannot fail is applied to deleted rows too, and before decimals are checked for too many digits:
+    # that copies less, and few rows may remain.
+    late = columns.searched_as_stored and not row_filter.can_fail and file.rows is None
+    return _matching_rows(parquet, columns, row_filter, groups, live, late=late)
+
+
+def _live_rows(
+    parquet: BoundedParquetFile, columns: _Columns, groups: list[int] | None, live: _Live
+) -> Iterator[pa.RecordBatch]:
+    for start, physical in _batches(parquet, columns.names, groups, columns.batch_rows):
         stop = start + physical.num_rows
-        live = mostly_live(start, stop, deleted) if late else None
-        positions = kept_rows(start, stop, deleted, file.rows) if live is None else None
-        if positions is None:
-            rows = physical
-        elif len(positions) == 0:
+        mask = live(start, stop)
+        if mask is None:
+            check_values(physical)
+        elif not mask.true_count:
             continue
         else:
-            rows = take_rows(physical, pc.subtract(positions, pa.scalar(start, pa.uint64())))
-        arrays = columns.of(rows)
-        if plan.positions or columns.kept:
-            places = pa.arange(start, stop).cast(pa.uint64()) if positions is None else positions
-            arrays = columns.with_defaults(arrays, places) + [places] * plan.positions
-        batch = _finish(arrays, rows.num_rows, schema, plan, live)
-        if late:
-            check_decimals(batch)
-        if batch.num_rows:
-            yield batch
+            physical = _chosen(physical, mask)  # noqa: PLW2901 - the other rows are freed
+        yield columns.batch([physical], physical.num_rows, columns.positions(start, stop, mask))
+
+
+def _matching_rows(
+    parquet: BoundedParquetFile,
+    columns: _Columns,
+    row_filter: RowFilter,
+    groups: list[int] | None,
+    live: _Live,
+    *,
+    late: bool,
+) -> Iterator[pa.RecordBatch]:
+    """The rows that meet a filter. Its columns are decoded first, and the others only where a row meets it."""
+    for start, searched, others in _searches(parquet, columns, groups):
+        mask = live(start, start + searched.num_rows)
+        if mask is not None and not mask.true_count:
+            continue
+        check_texts(searched)
+        if not late:
+            check_decimals(searched)
+        mask = _matches(searched, start, columns, row_filter, mask, late=late)
+        if not mask.true_count:
+            continue
+        first, wanted = start, columns.of_result(searched)
+        for physical in others(start, start + searched.num_rows):
+            rows = searched.num_rows if physical is None else physical.num_rows
+            part = mask.slice(first - start, rows)
+            count = part.true_count
+            if count:
+                parts = [filter_rows(wanted.slice(first - start, rows), part)]
+                if late:
+                    check_decimals(parts[0])
+                if physical is not None:
+                    parts.append(_chosen(physical, part))
+                yield columns.batch(parts, count, columns.positions(first, first + rows, part))
+            first += rows
+
+
+def _matches(
+    searched: pa.RecordBatch,
+    start: int,
+    columns: _Columns,
+    row_filter: RowFilter,
+    live: pa.BooleanArray | None,
+    *,
+    late: bool,
+) -> pa.BooleanArray:
+    """A mask of the rows that are live and meet the filter; the others are false or null."""
+    stop = start + searched.num_rows
+    if late or live is None:
+        found = row_filter.mask(columns.searched_batch(searched, columns.positions(start, stop, None)))
+        return found if live is None else pc.and_(pc.fill_null(found, False), live)
+    rows = filter_rows(searched, live)
+    found = row_filter.mask(columns.searched_batch(rows, columns.positions(start, stop, live)))
+    return pc.replace_with_mask(live, live, pc.fill_null(found, False))
+
+
+def _chosen(physical: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
+    """Some rows of a batch, which are valid. Flat columns are checked after the others were left out."""
+    flat = all(is_flat(kind) for kind in physical.schema.types)
+    if not flat:
+        check_values(physical)
+    rows = filter_rows(physical, mask)
+    if flat:
+        check_values(rows)
+    return rows
+
+
+def _searches(
+    parquet: BoundedParquetFile, columns: _Columns, groups: list[int] | None
+) -> Iterator[tuple[int, pa.RecordBatch, Callable[[int, int], Iterator[pa.RecordBatch | None]]]]:
+    """Batches of the columns of the filter, each with the position of its first row, and a function.
+
+    The function reads the other columns for a range of the batch's rows, as consecutive batches. A None stands for
+    all rows of the range if the first batch has the other columns too: in a file with few rows, in one that is far,
+    which would take more requests, and if there are no others.
+    """
+    names, others = columns.searched_names, [name for name in columns.names if name not in columns.searched_names]
+    most = columns.batch_rows
+    if not names or not others or parquet.far or parquet.metadata.num_rows < FEW_ROWS:
+        for start, physical in _batches(parquet, columns.names, groups, most):
+            yield start, physical, lambda *_: iter([None])
+        return
+    for start, run in _search_runs(groups, parquet.footer):
+        # Both readers of a file have one size of batches.
+        rows = parquet.batch_rows(most, run, columns.names)
+        rest = _Following(_run_batches(parquet, others, start, run, rows))
+        for first, physical in _run_batches(parquet, names, start, run, rows):
+            yield first, physical, rest.rows
+
+
+class _Following:
+    """Columns that are decoded where they are asked for, and from the first row to that.
+
+    Args:
+        batches: consecutive batches of these columns, each with the position of its first row.
+    """
+
+    def __init__(self, batches: Iterator[tuple[int, pa.RecordBatch]]):
+        self._batches = batches
+        self._first, self._held = 0, pa.record_batch([])
+
+    def rows(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The rows from one position to before another. Calls ask for ascending ranges.
+
+        Raises:
+            ValueError: there are fewer rows.
+        """
+        while start < stop:
+            end = self._first + self._held.num_rows
+            if start < end:
+                last = min(stop, end)
+                yield self._held.slice(start - self._first, last - start)
+                start = last
+            else:
+                found = next(self._batches, None)
+                if found is None:
+                    raise ValueError("a column has fewer rows than another one")
+                self._first, self._held = found
+
+
+def _search_runs(groups: list[int] | None, footer: Any) -> Iterator[tuple[int, list[int]]]:
+    """Same as :func:`_runs`; the runs are cut after some rows, to be searched one after the other."""
+    sizes = {number: footer.row_group(number).num_rows for number in range(footer.num_row_groups)}
+    for start, run in _runs(list(sizes) if groups is None else groups, footer):
+        first = start
+        for part in at_least(run, sizes.__getitem__, _SEARCHED_ROWS):
+            yield first, part
+            first += sum(map(sizes.__getitem__, part))
+
+
+def _groups_in(part: tuple[int, int], footer: Any, groups: list[int] | None) -> list[int]:
+    """The row groups among ``groups``, all if None, that begin in a part of the file."""
+    first, last = part
+    wanted = range(footer.num_row_groups) if groups is None else groups
+    return [group for group in wanted if first <= _first_byte(footer.row_group(group)) < last]
+
+
+def _first_byte(group: Any) -> int:
+    # A row group without columns, or whose numbers are wrong, is read with the first part.
+    return max(0, chunk_start(group.column(0))) if group.num_columns else 0
 
 
 def _groups_with(rows: BitMap64, footer: Any, groups: list[int] | None) -> list[int]:
@@ -223,18 +395,24 @@ def _groups_with(rows: BitMap64, footer: Any, groups: list[int] | None) -> list[
 
 
 def _batches(
-    parquet: Any, names: Sequence[str], groups: list[int] | None, most: int
+    parquet: BoundedParquetFile, names: Sequence[str], groups: list[int] | None, most: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of row groups, all if None, of at most ``most`` rows, each with the position of its first row."""
-    for first, run in [(0, None)] if groups is None else _runs(groups, parquet.metadata):
-        start = first
-        for batch in parquet.iter_batches(most, row_groups=run, columns=names):
-            rows = unfolding(batch)
-            if rows == batch.num_rows:
-                yield start, batch
-            else:
-                yield from ((start + at, batch.slice(at, rows)) for at in range(0, batch.num_rows, rows))
-            start += batch.num_rows
+    for start, run in [(0, None)] if groups is None else _runs(groups, parquet.metadata):
+        yield from _run_batches(parquet, names, start, run, most)
+
+
+def _run_batches(
+    parquet: BoundedParquetFile, names: Sequence[str], start: int, run: list[int] | None, most: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Same as :func:`_batches`, for consecutive row groups, all if None, from the position ``start`` on."""
+    for batch in parquet.iter_batches(most, row_groups=run, columns=names):
+        rows = unfolding(batch)
+        if rows == batch.num_rows:
+            yield start, batch
+        else:
+            yield from ((start + at, batch.slice(at, rows)) for at in range(0, batch.num_rows, rows))
+        start += batch.num_rows
 
 
 def _runs(groups: list[int], footer: Any) -> Iterator[tuple[int, list[int]]]:
@@ -253,48 +431,85 @@ def _runs(groups: list[int], footer: Any) -> Iterator[tuple[int, list[int]]]:
         yield start, run
 
 
-class _Columns:
-    """The source of each column of a plan in one file: a column of the file, or a partition value."""
+class _Layout:
+    """The sources of the columns of a plan in all files of one form.
 
-    def __init__(self, parquet: Any, plan: ReadPlan, file: ScanFile):
+    Attributes:
+        plan: the plan.
+        stored: the table's columns that are not partition columns, by logical name, each with its source.
+        kept: the indexes and kinds of columns of row tracking.
+        searched: the indexes of the columns that the filter uses.
+        names: the file's columns.
+        searched_names: those that the filter uses.
+        result_names: those that the result needs.
+        searched_as_stored: whether the columns of the filter need no conversion, which could fail.
+        schema: of the result, without dictionaries.
+        searched_schema: of the columns that the filter uses.
+    """
+
+    def __init__(self, parquet: BoundedParquetFile, plan: ReadPlan):
+        self.plan = plan
         stored = [item for item in plan.read if item.name not in plan.partition_columns]
-        self.kept = {index: kind for index, item in enumerate(plan.read) if (kind := kind_of(item)) is not None}
-        self._file = file
         try:
             calendar = legacy_calendar(parquet.metadata)
             sources = plan_columns(parquet.schema_arrow, stored, by_id=plan.by_id, calendar=calendar)
         except UnsupportedTypeError as error:
             raise ValueError(str(error)) from error
         self.stored = {item.name: (item, source) for item, source in zip(stored, sources, strict=True)}
-        kept = self._dictionaries(parquet, plan)
-        self._encoded = frozenset(name for name, small in kept.items() if small and name in plan.encoded)
-        decoded = {
-            name: replace(self.stored[name][1], convert=lambda array: array.dictionary_decode())
-            for name in kept.keys() - self._encoded
+        self.kept = {index: kind for index, item in enumerate(plan.read) if (kind := kind_of(item)) is not None}
+        wanted = frozenset() if plan.row_filter is None else plan.row_filter.columns
+        self.searched = [index for index, item in enumerate(plan.read) if item.name in wanted]
+        searched = [self.stored[name][1] for name in self.stored if name in wanted]
+        self.names = list({source.name: None for source in sources if source.name is not None})
+        self.searched_names = list({source.name: None for source in searched if source.name is not None})
+        self.result_names = {self.stored[item.name][1].name for item in plan.columns if item.name in self.stored}
+        self.searched_as_stored = all(source.convert is None for source in searched)
+        self.schema = plan.schema
+        self.searched_schema = pa.schema([arrow_field(plan.read[index]) for index in self.searched])
+        # Strings that need no conversion. A name with a dot may be the path of a field of another column.
+        self.texts = {
+            name: source.name
+            for name, (_, source) in self.stored.items()
+            if source.name is not None and source.is_text and "." not in source.name
         }
+
+
+class _Columns:
+    """The source of each column of a plan in one file: a column of the file, or a partition value."""
+
+    def __init__(self, layout: _Layout, parquet: BoundedParquetFile, file: ScanFile):
+        plan = layout.plan
+        self.layout, self._file = layout, file
+        self.names, self.searched_names = layout.names, layout.searched_names
+        self.searched_as_stored = layout.searched_as_stored
+        kept = self._dictionaries(parquet)
+        searched = {plan.read[index].name for index in layout.searched}
+        encoded = {name for name, small in kept.items() if small and name in plan.encoded and name not in searched}
         self._columns: list[ColumnSource | _Constant] = [
-            decoded.get(item.name, self.stored[item.name][1])
-            if item.name in self.stored
-            else _Constant(file.partition_values[item.name])
+            _Constant(file.partition_values[item.name])
+            if item.name not in layout.stored
+            else replace(layout.stored[item.name][1], convert=lambda array: array.dictionary_decode())
+            if item.name in kept and item.name not in encoded
+            else layout.stored[item.name][1]
             for item in plan.read
         ]
-        # Without conversions, no row can fail.
-        self.as_stored = all(source.convert is None for source in sources)
-        self.physical_names = list({source.name: None for source in sources if source.name is not None})
+        self._schema = layout.schema
+        if encoded:
+            fields = [
+                item.with_type(pa.dictionary(pa.int32(), item.type)) if item.name in encoded else item
+                for item in self._schema
+            ]
+            self._schema = pa.schema(fields)
 
-    def _dictionaries(self, parquet: Any, plan: ReadPlan) -> dict[str, bool]:
+    def _dictionaries(self, parquet: BoundedParquetFile) -> dict[str, bool]:
         """The columns that are read as dictionaries, and whether these are small. To decode many strings here is faster
         than in Parquet's reader.
         """
-        chosen = self.stored.keys() if parquet.metadata.num_rows >= _MANY_ROWS else plan.encoded
-        names = {
-            name: source.name
-            for name, (_, source) in self.stored.items()
-            # A name with a dot may be the path of a field of another column.
-            if name in chosen and source.name is not None and source.is_text and "." not in source.name
-        }
-        kept = parquet.keep_dictionaries(list(names.values())) if names else {}
-        return {name: kept[physical] for name, physical in names.items() if physical in kept}
+        texts, encoded = self.layout.texts, self.layout.plan.encoded
+        if texts and parquet.metadata.num_rows < FEW_ROWS:
+            texts = {name: source for name, source in texts.items() if name in encoded}
+        kept = parquet.keep_dictionaries(list(texts.values())) if texts else {}
+        return {name: kept[physical] for name, physical in texts.items() if physical in kept}
 
     @property
     def batch_rows(self) -> int:
@@ -302,27 +517,54 @@ class _Columns:
         width = sum(column.width for column in self._columns if isinstance(column, _Constant))
         return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
 
-    def field(self, item: StructField) -> pa.Field:
-        """The field of a column in the result."""
-        plain = arrow_field(item)
-        return plain.with_type(pa.dictionary(pa.int32(), plain.type)) if item.name in self._encoded else plain
+    def positions(self, start: int, stop: int, mask: pa.BooleanArray | None) -> pa.Array | None:
+        """The positions of a range of rows, or of those for which a mask is true; None if no column needs them."""
+        if not (self.layout.plan.positions or self.layout.kept):
+            return None
+        found = pa.arange(start, stop).cast(pa.uint64())
+        return found if mask is None else found.filter(mask)
 
-    def of(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [column.read(batch) for column in self._columns]
+    def of_result(self, physical: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a batch of the file that the result needs; at least one, which has the number of rows."""
+        names = [name for name in physical.schema.names if name in self.layout.result_names]
+        return physical if len(names) == physical.num_columns else physical.select(names or physical.schema.names[:1])
 
-    def with_defaults(self, arrays: list[pa.Array], positions: pa.Array) -> list[pa.Array]:
-        """The columns, with default row ids and commit versions for rows that store none.
+    def searched_batch(self, physical: pa.RecordBatch, positions: pa.Array | None) -> pa.RecordBatch:
+        """The columns that the filter uses."""
+        arrays = [self._read(index, physical, positions) for index in self.layout.searched]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.layout.searched_schema)
+
+    def batch(self, parts: Sequence[pa.RecordBatch], rows: int, positions: pa.Array | None) -> pa.RecordBatch:
+        """The rows of the result.
+
+        Args:
+            parts: the file's columns, in one or two batches of the same rows.
+            rows: the number of rows.
+            positions: their positions, if they are needed.
+        """
+        arrays = []
+        for index in range(len(self.layout.plan.columns)):
+            column = self._columns[index]
+            name = column.name if isinstance(column, ColumnSource) else None
+            part = parts[0] if len(parts) == 1 or name is None or name in self.searched_names else parts[1]
+            arrays.append(self._read(index, part, positions))
+        if self.layout.plan.positions:
+            arrays.append(positions)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema) if arrays else rows_only(rows)
+
+    def _read(self, index: int, physical: pa.RecordBatch, positions: pa.Array | None) -> pa.Array:
+        """A column; rows that store no row id, or no commit version, have the defaults.
 
         Implements PROTOCOL.md, "Reader Requirements for Row Tracking".
         """
-        found = list(arrays)
-        for index, kind in self.kept.items():
-            if kind == ROW_ID:
-                default = pc.add(positions.cast(pa.int64()), pa.scalar(self._file.base_row_id, pa.int64()))
-            else:
-                default = pa.scalar(self._file.commit_version, pa.int64())
-            found[index] = pc.coalesce(arrays[index], default)
-        return found
+        array, kind = self._columns[index].read(physical), self.layout.kept.get(index)
+        if kind is None or positions is None:
+            return array
+        if kind == ROW_ID:
+            default = pc.add(positions.cast(pa.int64()), pa.scalar(self._file.base_row_id, pa.int64()))
+        else:
+            default = pa.scalar(self._file.commit_version, pa.int64())
+        return pc.coalesce(array, default)
 
 
 class _Constant:
@@ -339,27 +581,6 @@ class _Constant:
             valid = self._value.is_valid
             self._array = pa.repeat(self._value, rows) if valid else pa.nulls(rows, self._value.type)
         return self._array.slice(0, rows)
-
-
-def _finish(
-    arrays: list[pa.Array], rows: int, schema: pa.Schema, plan: ReadPlan, live: pa.BooleanArray | None
-) -> pa.RecordBatch:
-    if not arrays:
-        return rows_only(rows)
-    if plan.positions:
-        schema = schema.append(POSITION)
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    if plan.row_filter is None:
-        return batch
-    if live is not None:
-        batch = batch.append_column(_LIVE, live)
-    batch = plan.row_filter.apply(batch)
-    if live is not None:
-        batch = filter_rows(batch, batch.column(_LIVE))
-    wanted = [item.name for item in plan.columns] + [POSITION.name] * plan.positions
-    if len(wanted) == batch.num_columns:
-        return batch
-    return batch.select(wanted) if wanted else rows_only(batch.num_rows)
 
 
 def rows_only(rows: int) -> pa.RecordBatch:

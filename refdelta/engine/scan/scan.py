@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -18,11 +20,12 @@ from refdelta.core.table.types import StructField, StructType
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.state import to_descriptor
 from refdelta.engine.parquet.dv import VectorLoader
+from refdelta.engine.parquet.files import SMALL_BYTES
 from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.file_stats import num_records
 from refdelta.engine.scan.filters import BoundFilter, informed, row_filter
-from refdelta.engine.scan.reader import ReadPlan, ScanFile, count_rows, read_file
+from refdelta.engine.scan.reader import FileReader, ReadPlan, ScanFile, count_rows
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -111,7 +114,7 @@ ONLY = "only\n"
 """A further column of a list of files: a deletion vector of the only rows that are wanted, or null."""
 
 _SHOWN = 20
-_SMALL_BYTES = 2**18
+_PART_BYTES = 32 * 2**20  # of a local file
 
 
 class RowStream(ABC):
@@ -192,22 +195,35 @@ class Scan(RowStream):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in batches, in the order of the file list and of the rows in each file.
 
-        Files are read in parallel; the waiting results are bounded by ``executor.LOOK_AHEAD_BYTES``.
+        Files, and the row groups of large files, are read in parallel; the waiting results are bounded by
+        ``executor.LOOK_AHEAD_BYTES``.
 
         Raises:
             DataFileNotFoundError: a file that the log names does not exist.
             DataFileError: a file is damaged or is not Parquet.
             UnsafePathError: a path of the log leaves the table.
         """
-        files = scan_files(self)
-        # On a local disk, passing a small file to another thread takes longer than reading it.
-        most = 0 if self.store.capabilities.remote else _SMALL_BYTES
-        tasks = list(at_most(files, lambda file: file.size, most))
-        return self.executor.stream(self._read, tasks, weigh=lambda batch: int(batch.nbytes))
+        return self._batches()
 
-    def _read(self, files: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
-        for file in files:
-            yield from read_file(self.store, file, self.plan)
+    def to_table(self) -> pa.Table:
+        """All rows in memory. Errors as for :meth:`to_batches`."""
+        # All rows are kept anyway, so that nothing is gained if readers wait.
+        return pa.Table.from_batches(list(self._batches(budget=sys.maxsize)), self.schema)
+
+    def _batches(self, budget: int | None = None) -> Iterator[pa.RecordBatch]:
+        files, most = scan_files(self), 0
+        if not self.store.capabilities.remote:
+            # On a local disk, passing a small file to another thread takes longer than reading it.
+            most = SMALL_BYTES
+            files = [part for file in files for part in _parts(file)]
+        tasks = list(at_most(files, _weight, most))
+        reader = FileReader(self.store, self.plan)
+
+        def read(some: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
+            for file in some:
+                yield from reader.read(file)
+
+        return self.executor.stream(read, tasks, weigh=lambda batch: int(batch.nbytes), budget=budget)
 
     def count(self) -> int:
         """The number of rows of the result.
@@ -394,6 +410,18 @@ def scan_files(scan: Scan) -> list[ScanFile]:
     ]
     vectors = VectorLoader(scan.store, [file.deletion_vector for file in planned if file.deletion_vector is not None])
     return [file if file.deletion_vector is None else replace(file, vectors=vectors) for file in planned]
+
+
+def _parts(file: ScanFile) -> list[ScanFile]:
+    """A local file in parts of similar size, which are read in parallel; most files are one part."""
+    count = max(1, round(file.size / _PART_BYTES))
+    # The size in the log may be wrong, so the last part has no end.
+    ends = [*(file.size * number // count for number in range(count)), sys.maxsize]
+    return [file] if count == 1 else [replace(file, part=part) for part in itertools.pairwise(ends)]
+
+
+def _weight(file: ScanFile) -> int:
+    return file.size if file.part is None else _PART_BYTES
 
 
 def _listed(files: pa.Table, column: str, *, wanted: bool) -> list[Any]:
