@@ -187,14 +187,15 @@ def check_values(batch: pa.RecordBatch) -> None:
     Raises:
         pyarrow.ArrowInvalid: it is not valid.
     """
-    check_texts(batch)
-    check_decimals(batch)
+    for column in batch.columns:
+        # Arrow's check takes a tenth of the time of reading; most strings are ASCII, for which there is a faster one.
+        if not _is_ascii(column):
+            column.validate(full=True)
 
 
 def check_texts(batch: pa.RecordBatch) -> None:
     """Same as :func:`check_values`, for all columns but decimals."""
     for column in batch.columns:
-        # Arrow's check takes a tenth of the time of reading; most strings are ASCII, for which there is a faster one.
         if not pa.types.is_decimal(column.type) and not _is_ascii(column):
             column.validate(full=True)
 
@@ -207,16 +208,18 @@ def check_decimals(batch: pa.RecordBatch) -> None:
 
 
 def _is_ascii(column: pa.Array) -> bool:
-    if pa.types.is_dictionary(column.type) and len(column.dictionary):
+    kind = column.type
+    if pa.types.is_dictionary(kind) and len(column.dictionary):
         places = pc.min_max(column.indices)
         lowest, highest = (places[name].as_py() or 0 for name in ("min", "max"))
         return 0 <= lowest <= highest < len(column.dictionary) and _is_ascii(column.dictionary)
-    if not pa.types.is_string(column.type):
+    if not pa.types.is_string(kind):
         return False
     _, offsets, data = column.buffers()
     if data is None or not len(column):
         return False
-    first, last = (memoryview(offsets).cast("i")[column.offset + at] for at in (0, len(column)))
+    ends = memoryview(offsets).cast("i")
+    first, last = ends[column.offset], ends[column.offset + len(column)]
     if not 0 <= first <= last <= data.size:
         return False
     if last - first < _MANY_BYTES:

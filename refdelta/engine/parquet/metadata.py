@@ -543,7 +543,7 @@ _FIRST_READ, _LONGEST = 256, 16 * 2**20
 _MOST_PAGES = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PageHeader:
     """The header of a page.
 
@@ -684,6 +684,8 @@ _INLINE_STRUCT: Final = 1 << 4 | STRUCT
 
 
 def _signed(data: bytes) -> int:
+    if len(data) == 1:
+        return (data[0] >> 1) ^ -(data[0] & 1)
     number = 0
     for byte in reversed(data):
         number = number << 7 | byte & 127
