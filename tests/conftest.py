@@ -207,6 +207,20 @@ def azure_server() -> Iterator[AzureServer]:
     yield from _serve(AzureServer)
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Any]:
+    """PostgreSQL, as :func:`s3_server`."""
+    from servers.install import ServerUnavailableError
+    from servers.postgres import PostgresServer
+
+    try:
+        server = PostgresServer().start()
+    except ServerUnavailableError as error:
+        (pytest.fail if IN_CI else pytest.skip)(str(error))
+    yield server
+    server.stop()
+
+
 BACKENDS = ("local", "memory", "s3", "azure")
 
 

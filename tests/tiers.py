@@ -50,7 +50,7 @@ WHOLE_EVERY: Final = 3
 """In ``all``, the random tests of a file try all their examples on every third day, and two fifths on the others."""
 
 _OTHER_DAYS: Final = 0.4
-_SERVICES: Final = {"spark", "s3_server", "azure_server"}
+_SERVICES: Final = {"spark", "s3_server", "azure_server", "postgres_server"}
 _STORES: Final = {"s3", "azure"}  # as cases name what a server stands for
 
 # Module state, since decorators ask before there is any test: tests/conftest.py sets it from --tier.

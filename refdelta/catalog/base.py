@@ -230,11 +230,12 @@ class Catalog(abc.ABC):
 
         Args:
             name: its name.
-            purge: whether its files are deleted, too. Without that, the files of a catalog-managed table stay, and no
-                engine can commit to them any more.
+            purge: whether its files are deleted, too. Without that, the files of a catalog-managed table stay, all its
+                commits are published first, and no engine can commit to them any more.
 
         Raises:
             TableNotFoundError: the catalog has no table of this name.
+            StoreError: the store or the catalog cannot be reached.
 
         Example::
 
@@ -244,9 +245,11 @@ class Catalog(abc.ABC):
         """
         with store_errors(f"drop {name}"):
             entry = self._entry(checked_name(name), staging=True)
+            store = open_location(entry.location, self._options)
+            if entry.managed and not purge:
+                self._managed(entry, store).publish()
             self._drop(entry)
             if purge:
-                store = open_location(entry.location, self._options)
                 store.delete([info.key for info in store.list()])
 
     @property

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from refdelta.arguments import missing_package
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
 from refdelta.engine.log.managed_log import Ratified, RatifiedCommit, Refused
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
 from refdelta_storage import Created, StorageError, Unknown
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 _BUSY_MS = 30_000
 _WINNERS = 100
+_SCHEMA_LOCK = 7_360_142_901_245_001
 
 _META = sa.MetaData()
 _SCHEMA = sa.Table("refdelta_schema", _META, sa.Column("version", sa.Integer, nullable=False))
@@ -100,7 +102,8 @@ class SqlCatalog(Catalog):
         self._process = os.getpid()
         # A catalog that is forgotten closes its connections.
         self._closing = weakref.finalize(self, self._engine.dispose)
-        self._make_schema()
+        with store_errors("open the catalog"):
+            self._make_schema()
 
     def __reduce__(self) -> tuple[Any, ...]:
         url = self._url.render_as_string(hide_password=False)
@@ -141,10 +144,14 @@ class SqlCatalog(Catalog):
 
             SqlCatalog(f"sqlite:///{folder}/catalog.db").tables()
         """
+        with store_errors("list the tables"):
+            names = self._names()
+        return names if namespace is None else [name for name in names if name.startswith(f"{namespace}.")]
+
+    def _names(self) -> list[str]:
         with self.reading("list the tables") as connection:
             found = connection.execute(sa.select(_TABLES.c.name).where(_TABLES.c.latest >= 0))
-            names = sorted(name for (name,) in found)
-        return names if namespace is None else [name for name in names if name.startswith(f"{namespace}.")]
+            return sorted(name for (name,) in found)
 
     def namespaces(self) -> list[str]:
         """The namespaces that have tables, in order.
@@ -172,11 +179,16 @@ class SqlCatalog(Catalog):
             catalog.create_table("orders", pa.schema({"id": pa.int64()}), location=uri)
             catalog.rename_table("orders", "sales.orders")
         """
-        entry = self._entry(checked_name(name))
-        with self.writing(f"rename {name}", checked_name(new)) as connection:
-            connection.execute(sa.update(_TABLES).where(_TABLES.c.id == entry.table_id).values(name=new))
+        checked_name(new)
+        with store_errors(f"rename {name}"):
+            entry = self._entry(checked_name(name))
+            self._rename(entry, new)
 
     # --- tables ---
+
+    def _rename(self, entry: Entry, new: str) -> None:
+        with self.writing(f"rename {entry.name}", new) as connection:
+            connection.execute(sa.update(_TABLES).where(_TABLES.c.id == entry.table_id).values(name=new))
 
     def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
         if location is None:
@@ -218,7 +230,7 @@ class SqlCatalog(Catalog):
         with self.reading(f"look up {name}") as connection:
             row = connection.execute(sa.select(_TABLES).where(_TABLES.c.name == name)).one_or_none()
         if row is None or (row.latest < 0 and not staging):
-            raise not_found(name, self.name, self.tables())
+            raise not_found(name, self.name, self._names())
         return Entry(row.name, row.location, row.managed, row.id, row.commits)
 
     def _drop(self, entry: Entry) -> None:
@@ -241,6 +253,8 @@ class SqlCatalog(Catalog):
 
     def _make_schema(self) -> None:
         with self.writing("open the catalog", "") as connection:
+            if connection.dialect.name == "postgresql":  # two that create a table at once would fail
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
             _META.create_all(connection)
             found = connection.execute(sa.select(_SCHEMA.c.version)).scalars().all()
             if not found:
@@ -318,27 +332,27 @@ class SqlRatifier:
             with self._catalog.engine.connect() as connection:
                 before = sa.and_(_TABLES.c.id == table, _TABLES.c.latest == commit.version - 1)
                 moved = connection.execute(sa.update(_TABLES).where(before).values(latest=commit.version))
-                if moved.rowcount != 1:
-                    connection.rollback()
-                    return self._refused(commit)
-                row = {
-                    "table_id": table,
-                    "version": commit.version,
-                    "file_name": commit.file_name,
-                    "size": commit.size,
-                    "timestamp_ms": commit.timestamp_ms,
-                    "data": commit.data,
-                }
-                connection.execute(sa.insert(_COMMITS).values(row))
-                settling = True
-                connection.commit()
+                is_next = moved.rowcount == 1
+                if is_next:
+                    row = {
+                        "table_id": table,
+                        "version": commit.version,
+                        "file_name": commit.file_name,
+                        "size": commit.size,
+                        "timestamp_ms": commit.timestamp_ms,
+                        "data": commit.data,
+                    }
+                    connection.execute(sa.insert(_COMMITS).values(row))
+                    settling = True
+                    connection.commit()
         except exc.SQLAlchemyError as error:
             if settling:
                 return Unknown(error)
             raise StorageError(
                 f"{self._catalog.name} did not ratify version {commit.version}: {_reason(error)}"
             ) from error
-        return Created()
+        # Not while the first connection is held: many threads that want a second one would wait for each other.
+        return Created() if is_next else self._refused(commit)
 
     def _refused(self, commit: RatifiedCommit) -> Refused:
         answer = self.ratified(commit.version)
@@ -363,7 +377,8 @@ def _commit(row: Any) -> RatifiedCommit:
 
 def _open(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
-        return sa.create_engine(url, pool_pre_ping=True)
+        # Of two writers, the second one is to see the version of the first, whatever the server's default level is.
+        return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
     engine = sa.create_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
 
     @sa.event.listens_for(engine, "connect")

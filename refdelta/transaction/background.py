@@ -27,6 +27,9 @@ _under_way: dict[str, set[Future[None]]] = {}
 _maintainers: ThreadPoolExecutor | None = None
 # For each table with a maintainer: its tasks that have not begun, and the maintainer.
 _maintained: dict[str, tuple[deque[Callable[[], None]], Future[None]]] = {}
+# Publication, by table: one task runs at a time, and at most one more waits for its end.
+_publishing: dict[str, threading.Lock] = {}
+_waiting: set[str] = set()
 
 
 def later(table_uri: str, work: Callable[[], None]) -> None:
@@ -107,6 +110,28 @@ def _maintain(table_uri: str, tasks: deque[Callable[[], None]]) -> None:
             log.exception("a task of %s failed", table_uri)
 
 
+def publish(table_uri: str, work: Callable[[], None]) -> None:
+    """Run a task that publishes the commits of a table, unless one waits to begin: that one does the same.
+
+    Args:
+        table_uri: the table's URI.
+        work: the task, which must not raise.
+    """
+    with _lock:
+        if table_uri in _waiting:
+            return
+        _waiting.add(table_uri)
+        turn = _publishing.setdefault(table_uri, threading.Lock())
+
+    def in_turn() -> None:
+        with turn:
+            with _lock:
+                _waiting.discard(table_uri)
+            work()
+
+    later(table_uri, in_turn)
+
+
 def settle(table_uri: str | None = None) -> None:
     """Wait for the tasks of a table that were started; None for those of all tables."""
     with _lock:
@@ -134,6 +159,8 @@ def _in_child() -> None:
     _lock, _pool, _maintainers = threading.Lock(), None, None
     _under_way.clear()
     _maintained.clear()
+    _publishing.clear()
+    _waiting.clear()
 
 
 if hasattr(os, "register_at_fork"):

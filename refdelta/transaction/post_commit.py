@@ -142,10 +142,14 @@ def _still_due(snapshot: Snapshot, committed: int) -> bool:
 
 
 def _publish(snapshot: Snapshot, committed: int) -> None:
-    """Publish the commits of a catalog-managed table in the background."""
+    """Publish the commits of a catalog-managed table: in the background, unless there are many."""
     managed = managed_by(snapshot.store)
-    if managed is not None:
-        background.later(snapshot.store.uri, lambda: _publish_in_background(managed, committed))
+    if managed is None:
+        return
+    if managed.has_backlog():
+        managed.publish()
+    else:
+        background.publish(snapshot.store.uri, lambda: _publish_in_background(managed, committed))
 
 
 def _write_checksum(snapshot: Snapshot) -> None:

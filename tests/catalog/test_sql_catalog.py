@@ -1,4 +1,4 @@
-"""Tables of a SqlCatalog in SQLite: every verb, staged and inline commits, racing writers, lost replies."""
+"""Tables of a SqlCatalog: every verb, and what is of databases. The contract of all catalogs: test_contract.py."""
 
 import concurrent.futures
 import json
@@ -9,6 +9,7 @@ import threading
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog
@@ -83,27 +84,9 @@ def test_all_verbs(table, catalog):
     assert all(info["txnId"] for info in infos)
 
 
-def test_unpublished_versions_are_read_through_the_catalog_alone(table, catalog, monkeypatch):
-    monkeypatch.setattr(background, "later", lambda *_: None)
-    for number in range(4):
-        write_deltalake(table, pa.table({"id": [number], "town": ["a"]}), mode="append")
-    assert "_delta_log/00000000000000000001.json" not in log_names(table)
-    assert ids(catalog.table("sales.orders")) == [0, 1, 2, 3]
-    assert ids(catalog.table("sales.orders", version=2)) == [0, 1]
-    assert len(catalog.table("sales.orders").history()) == 5
-    assert catalog.publish("sales.orders") == 4
-    assert "_delta_log/00000000000000000004.json" in log_names(table)
-    assert table.store.unpublished() == ()
-    assert ids(catalog.table("sales.orders")) == [0, 1, 2, 3]
-    assert catalog.publish("sales.orders") == 0
-    # The handle that wrote them goes on, too.
-    table.delete("id = 0")
-    assert ids(catalog.table("sales.orders")) == [1, 2, 3]
-
-
 @pytest.mark.parametrize("most", ["_HELD_BYTES", "_REMEMBERED"])
 def test_what_is_forgotten_is_asked_for_again(catalog, monkeypatch, most):
-    monkeypatch.setattr(background, "later", lambda *_: None)
+    monkeypatch.setattr(background, "publish", lambda *_: None)
     monkeypatch.setattr(managed_log, most, 3)
     table = catalog.create_table("t", SCHEMA, commits="inline")
     for number in range(9):
@@ -116,7 +99,7 @@ def test_what_is_forgotten_is_asked_for_again(catalog, monkeypatch, most):
 
 
 def test_publishing_puts_each_commit_and_reads_none_of_the_log(table, catalog, monkeypatch):
-    monkeypatch.setattr(background, "later", lambda *_: None)
+    monkeypatch.setattr(background, "publish", lambda *_: None)
     for number in range(3):
         write_deltalake(table, pa.table({"id": [number], "town": ["a"]}), mode="append")
     counting = TracingStore(table.store.inner)
@@ -124,28 +107,6 @@ def test_publishing_puts_each_commit_and_reads_none_of_the_log(table, catalog, m
     assert table.store.publish() == 3
     log = [call for call in counting.calls if call[1].startswith("_delta_log/0")]
     assert log == [("put_if_absent", f"_delta_log/{version:020d}.json") for version in (1, 2, 3)]
-
-
-def test_a_file_that_nobody_ratified_is_no_version(table, catalog):
-    write_deltalake(table, ROWS, mode="append")
-    settled()
-    inner = table.store.inner
-    forged = inner.get("_delta_log/00000000000000000001.json")
-    inner.put("_delta_log/00000000000000000002.json", forged)
-    other = catalog.table("sales.orders")
-    assert other.version() == 1
-    assert ids(other) == [*range(10)]
-    with pytest.raises(errors.VersionNotFoundError):
-        catalog.table("sales.orders", version=2)
-
-
-def test_a_published_file_that_is_not_the_ratified_commit_is_noticed(table, catalog, monkeypatch):
-    monkeypatch.setattr(background, "later", lambda *_: None)
-    write_deltalake(table, ROWS, mode="append")
-    table.store.inner.put("_delta_log/00000000000000000001.json", b'{"commitInfo":{}}\n')
-    assert ids(catalog.table("sales.orders")) == [*range(10)]
-    with pytest.raises(errors.StoreError, match=r"is not the commit that .* ratified"):
-        catalog.publish("sales.orders")
 
 
 def test_checkpoints_stand_for_published_versions(catalog, tmp_path):
@@ -193,26 +154,6 @@ def test_conflicts_are_decided_as_always(table, catalog):
     assert ids(catalog.table("sales.orders")) == [0, *range(3, 10)]
 
 
-def test_fifty_racers(table, catalog):
-    start = threading.Barrier(10)
-
-    def write(number):
-        own = catalog.table("sales.orders")
-        start.wait()
-        return [
-            write_deltalake(own, pa.table({"id": [100 * number + i], "town": ["x"]}), mode="append").version
-            for i in range(5)
-        ]
-
-    with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        versions = sorted(v for found in pool.map(write, range(10)) for v in found)
-    assert versions == [*range(1, 51)]
-    assert len(ids(catalog.table("sales.orders"))) == 50
-    settled()
-    catalog.publish("sales.orders")
-    assert ids(catalog.table("sales.orders")) == sorted(100 * n + i for n in range(10) for i in range(5))
-
-
 def test_a_catalog_that_permits_no_maintenance_is_named(table, monkeypatch):
     write_deltalake(table, ROWS, mode="append")
     write_deltalake(table, ROWS, mode="append")
@@ -245,7 +186,7 @@ def test_cleanup_removes_what_was_staged_and_is_not_needed(catalog, monkeypatch)
 
 
 def test_the_verifier_takes_a_table(table, monkeypatch):
-    monkeypatch.setattr(background, "later", lambda *_: None)
+    monkeypatch.setattr(background, "publish", lambda *_: None)
     write_deltalake(table, ROWS, mode="append")
     table.delete("id = 3")
     report = verify(table)
@@ -273,12 +214,6 @@ def test_names(catalog, tmp_path):
     for wrong in ("", ".", "a..b", " a", "a.", 3, None):
         with pytest.raises(errors.InvalidArgumentError, match="the name of a table"):
             catalog.table(wrong)
-
-
-def test_an_open_handle_outlives_a_new_name(table, catalog):
-    catalog.rename_table("sales.orders", "archive.orders")
-    write_deltalake(table, ROWS, mode="append")
-    assert ids(catalog.table("archive.orders")) == [*range(10)]
 
 
 def test_dropping(table, catalog):
@@ -348,3 +283,73 @@ def test_a_password_is_not_shown():
     with pytest.raises(errors.DeltaError) as raised:
         SqlCatalog("postgresql+psycopg://me:SECRET@127.0.0.1:1/x?connect_timeout=1")
     assert "SECRET" not in str(raised.value)
+
+
+def test_a_database_that_cannot_be_reached_is_a_store_error(catalog, tmp_path, monkeypatch):
+    with pytest.raises(errors.StoreError, match=r"cannot open the catalog: .* unable to open database file"):
+        SqlCatalog(f"sqlite:///{tmp_path}/no/such/folder/catalog.db")
+    catalog.create_table("t", SCHEMA)
+
+    def fails(*_):
+        raise sa.exc.OperationalError("statement", {}, Exception("the disk is full"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sa.Connection, "execute", fails)
+        for call in (
+            catalog.tables,
+            catalog.namespaces,
+            lambda: catalog.table("t"),
+            lambda: catalog.rename_table("t", "u"),
+            lambda: catalog.publish("t"),
+            lambda: catalog.drop_table("t"),
+            lambda: catalog.create_table("u", SCHEMA),
+        ):
+            with pytest.raises(errors.StoreError, match="the disk is full"):
+                call()
+    assert catalog.tables() == ["t"]
+
+
+def test_many_threads_that_lose_do_not_wait_for_connections(catalog):
+    """Each has one connection at a time: the pool has fifteen."""
+    log = catalog.create_table("t", SCHEMA).store
+    start = threading.Barrier(40, timeout=60)
+    commit = managed_log.RatifiedCommit(1, 2, 1, file_name="x")
+    log.ratifier.propose(commit)
+
+    def lose(_):
+        start.wait()
+        return [type(log.ratifier.propose(commit)) for _ in range(3)]
+
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        assert {one for found in pool.map(lose, range(40)) for one in found} == {managed_log.Refused}
+
+
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+def test_a_new_catalog_is_opened_by_many_at_once(where, tmp_path, request):
+    server = request.getfixturevalue("postgres_server") if where == "postgres" else None
+    for number in range(3):
+        url = server.database() if server else f"sqlite:///{tmp_path}/{number}.db"
+        start = threading.Barrier(8, timeout=60)
+
+        def open_it(_, url=url, start=start):
+            start.wait()
+            with SqlCatalog(url) as catalog:
+                return catalog.tables()
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert [*pool.map(open_it, range(8))] == [[]] * 8
+
+
+def test_the_default_level_of_a_server_does_not_matter(postgres_server, tmp_path):
+    url = postgres_server.database(default_transaction_isolation="serializable")
+    with SqlCatalog(url, warehouse=tmp_path) as catalog:
+        catalog.create_table("t", SCHEMA, configuration={"delta.checkpointInterval": "1000"})
+
+        def write(number):
+            own = catalog.table("t")
+            return [write_deltalake(own, ROWS, mode="append").version for _ in range(4)]
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            versions = sorted(version for found in pool.map(write, range(8)) for version in found)
+        assert versions == [*range(1, 33)]
+        settled()

@@ -14,6 +14,7 @@ from refdelta.core.log.segment import (
     parse_last_checkpoint,
 )
 from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.engine.log.managed_log import managed_by
 from refdelta.engine.parquet.files import log_bytes, store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
@@ -204,8 +205,12 @@ def still_newest(store: Store, segment: LogSegment) -> LogSegment | None:
     Checks three single files, for a log of any length, to the same effect as the listing of :func:`newer_commits`: the
     known commit is unchanged, the commit of the version has the same size, and the next commit does not exist. (Cleanup
     begins with the oldest versions, so it leaves no gap.) Not worth it for a remote store, where three requests take
-    longer than one listing, and file times may be rounded.
+    longer than one listing, and file times may be rounded. The catalog of a catalog-managed table is asked instead: it
+    never forgets a version, whatever was cleaned up.
     """
+    if (managed := managed_by(store)) is not None:
+        with store_errors("ask for the newest version"):
+            return segment if managed.is_latest(segment.version) else None
     known, last = segment.listed, segment.last_commit
     if known is None or last is None or last.version > known.version + 1:
         return None

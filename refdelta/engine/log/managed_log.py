@@ -19,7 +19,7 @@ import builtins
 import heapq
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -47,6 +47,9 @@ _TRIES = 3
 _DIGITS = 20
 _REMEMBERED = 10_000
 _HELD_BYTES = 32 * 2**20
+
+BACKLOG = 1000
+"""So many commits may wait to be published; a writer that finds more publishes them before it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,7 @@ class ManagedStore(WrapperStore):
         self._held = 0
         self._forgotten = -1
         self._latest = -1
+        self._published = -1
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -161,6 +165,8 @@ class ManagedStore(WrapperStore):
             raise StorageError(f"{self.ratifier.name} names versions {versions}, with {answer.latest} as the latest")
         self._remember(answer.commits)
         self._latest = max(self._latest, answer.latest)
+        if first == 0:
+            self._published = max(self._published, versions[0] - 1 if versions else answer.latest)
         return answer
 
     def propose(self, version: int, data: bytes) -> Created | Refused | Unknown:
@@ -219,6 +225,24 @@ class ManagedStore(WrapperStore):
         """The ratified commits that the catalog still holds, oldest first."""
         return self.ask().commits
 
+    def is_latest(self, version: int) -> bool:
+        """Whether no later version is ratified.
+
+        Raises:
+            StorageError: the catalog failed.
+        """
+        return self._latest <= version and self.ask(version + 1).latest <= version
+
+    def has_backlog(self) -> bool:
+        """Whether more commits wait to be published than should (``BACKLOG``).
+
+        Raises:
+            StorageError: the catalog failed.
+        """
+        if self._latest - self._published > BACKLOG:
+            self.ask()  # others publish, too
+        return self._latest - self._published > BACKLOG
+
     def publish(self, most: int | None = None) -> int:
         """Write ratified commits into the log, oldest first (PROTOCOL.md, "Publishing commits").
 
@@ -241,6 +265,7 @@ class ManagedStore(WrapperStore):
         finally:
             if last is not None:
                 self.ratifier.published(last)
+                self._published = max(self._published, last)
         return count
 
     def _publish(self, commit: RatifiedCommit) -> bool:
@@ -323,13 +348,10 @@ class ManagedStore(WrapperStore):
             return self.inner.list(prefix, after)
         # The catalog first: what is published between the two requests is in its answer, too.
         answer = self.ask()
-        with self._lock:
-            known = [*self._known.values(), *answer.commits]
-        keys = {commit_key(one.version): one for one in known if one.version <= answer.latest}
-        wanted = sorted(key for key in keys if key.startswith(prefix) and (after is None or key > after))
-        held = (_info(keys[key]) for key in wanted)
-        there = (info for info in self.inner.list(prefix, after) if self._shows(info.key, answer.latest, keys))
-        return heapq.merge(held, there, key=lambda info: info.key.encode())
+        held = {commit_key(one.version): one for one in answer.commits}
+        wanted = sorted(key for key in held if key.startswith(prefix) and (after is None or key > after))
+        there = (self._info(info) for info in self.inner.list(prefix, after) if self._shows(info.key, answer, held))
+        return heapq.merge((_info(held[key]) for key in wanted), there, key=lambda info: info.key.encode())
 
     def list_keys(self, prefix: str = "", after: str | None = None) -> builtins.list[str]:
         return [info.key for info in self.list(prefix, after)]
@@ -351,9 +373,15 @@ class ManagedStore(WrapperStore):
                 self._held -= len(known.data or b"") if known else 0
 
     @staticmethod
-    def _shows(key: str, latest: int, held: Iterable[str]) -> bool:
+    def _shows(key: str, answer: Ratified, held: Container[str]) -> bool:
         name = parse_log_name(key) if key.startswith(LOG) else None
-        return name is None or (name.hi <= latest and key not in held)
+        return name is None or (name.hi <= answer.latest and key not in held)
+
+    def _info(self, file: ObjectInfo) -> ObjectInfo:
+        """A published commit keeps the time that was shown before."""
+        version = _version(file.key)
+        known = None if version is None else self._known.get(version)
+        return file if known is None else _info(known)
 
     def _ratified(self, key: str) -> RatifiedCommit | None:
         """The ratified commit of a key, if the catalog has named it; None for a file of the folder.
