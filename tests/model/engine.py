@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 from unittest import mock
 
 import pyarrow as pa
@@ -123,7 +123,7 @@ class Engine(Branches):
 
     def __init__(self, level: str, layout: Layout):
         super().__init__(level, layout)
-        self.store = BranchingStore()
+        self.store: Any = BranchingStore()
         self._log: tuple[bytes, ...] = ()
         self._rows: dict[tuple[str, str | None], list[Values]] = {}
         created = self._created()
@@ -144,12 +144,18 @@ class Engine(Branches):
             transaction.add_columns([pa.field("s", pa.int32())])
             transaction.commit()
 
+    created_with: ClassVar[dict[str, Any]] = {}
+    """Further fields of the commitInfo of version 0."""
+
+    @staticmethod
+    def _create(made: MemoryStore, **options: Any) -> DeltaTable:
+        return DeltaTable.create(made.uri, SCHEMA, **options)
+
     def _created(self) -> bytes:
         """Version 0: files that the engine wrote, as one commit."""
         made = MemoryStore(f"judged-{id(self)}")
-        DeltaTable.create(
-            made.uri,
-            SCHEMA,
+        written = self._create(
+            made,
             partition_by=["a"] if self.layout.partitioned else None,
             cluster_by=["k"] if self.layout.clustered else None,
             configuration={
@@ -161,17 +167,17 @@ class Engine(Branches):
             },
         )
         for values in self.layout.writes:
-            write_deltalake(made.uri, table(*values), mode="append")
+            write_deltalake(written, table(*values), mode="append")
         if self.layout.wide:
-            alter = DeltaTable(made.uri).alter
+            alter = written.alter
             alter.set_table_properties({"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"})
             alter.set_domain_metadata("x", "0")
-        snapshot = load_snapshot(made)
+        snapshot = load_snapshot(written.store)
         for info in list(made.list()):
             if not info.key.startswith(LOG):
                 self.store.put(info.key, made.get(info.key))
             made.delete([info.key])
-        created = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
+        created = CommitInfo({"operation": "CREATE TABLE AS SELECT", **self.created_with})
         small = [snapshot.protocol, snapshot.metadata, *snapshot.domains.values()]
         return encode_commit([created, *small, *to_adds(snapshot.files)])
 
