@@ -1,7 +1,8 @@
 """Catalogs of catalog-managed tables (PROTOCOL.md, "Catalog-managed tables").
 
 :class:`SqlCatalog` keeps names, locations and ratified commits in a database: SQLite for one machine, PostgreSQL for
-several. A table of a catalog is a :class:`refdelta.DeltaTable` with every verb.
+several. :class:`UnityCatalog` is a client of a server that speaks Unity Catalog's Delta API. A table of a catalog is a
+:class:`refdelta.DeltaTable` with every verb.
 """
 
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ if TYPE_CHECKING:
 
     from refdelta.catalog.base import Catalog
     from refdelta.catalog.sql import SqlCatalog
+    from refdelta.catalog.unity import UnityCatalog
 
-__all__ = ["Catalog", "SqlCatalog"]
+__all__ = ["Catalog", "SqlCatalog", "UnityCatalog"]
 
-_HOMES = {"Catalog": "base", "SqlCatalog": "sql"}
+_HOMES = {"Catalog": "base", "SqlCatalog": "sql", "UnityCatalog": "unity"}
 
 
 def __getattr__(name: str) -> "Any":

@@ -135,7 +135,13 @@ class Catalog(abc.ABC):
                 defaults=defaults,
                 identity=identity,
                 commit_properties=commit_properties,
-                configuration={**properties, **given, **_FEATURES, "refdelta.catalog": self.name},
+                configuration={
+                    **properties,
+                    **given,
+                    **self._required(entry),
+                    **_FEATURES,
+                    "refdelta.catalog": self.name,
+                },
             )
         except BaseException:
             with store_errors(f"create {name}"):
@@ -146,8 +152,10 @@ class Catalog(abc.ABC):
         return table
 
     def _empty_folder(self, entry: Entry) -> Store:
-        store = open_location(entry.location, self._options)
-        if has_log(store):
+        with store_errors(f"create {entry.name}"):
+            store = self._store(entry)
+            there = has_log(store)
+        if there:
             raise TableAlreadyExistsError(
                 f"there is a table at {store.uri}; register_table gives a table of the file system a name"
             )
@@ -196,7 +204,7 @@ class Catalog(abc.ABC):
         """
         with store_errors(f"look up {name}"):
             entry = self._entry(checked_name(name))
-        store = open_location(entry.location, self._options)
+            store = self._store(entry)
         return DeltaTable.in_store(self._managed(entry, store) if entry.managed else store, version)
 
     def publish(self, name: str) -> int:
@@ -223,7 +231,7 @@ class Catalog(abc.ABC):
             entry = self._entry(checked_name(name))
             if not entry.managed:
                 return 0
-            return self._managed(entry, open_location(entry.location, self._options)).publish()
+            return self._managed(entry, self._store(entry)).publish()
 
     def drop_table(self, name: str, *, purge: bool = False) -> None:
         """Remove a table from the catalog.
@@ -245,7 +253,7 @@ class Catalog(abc.ABC):
         """
         with store_errors(f"drop {name}"):
             entry = self._entry(checked_name(name), staging=True)
-            store = open_location(entry.location, self._options)
+            store = self._store(entry)
             if entry.managed and not purge:
                 self._managed(entry, store).publish()
             self._drop(entry)
@@ -293,6 +301,14 @@ class Catalog(abc.ABC):
 
     @abc.abstractmethod
     def _ratifier(self, entry: Entry) -> Ratifier: ...
+
+    def _required(self, entry: Entry) -> Mapping[str, str]:  # noqa: ARG002 - for catalogs that require some
+        """The properties that the catalog requires of a table that is being created."""
+        return {}
+
+    def _store(self, entry: Entry) -> Store:
+        """The folder of a table."""
+        return open_location(entry.location, self._options)
 
     def _managed(self, entry: Entry, store: Store) -> ManagedStore:
         return ManagedStore(store, self._ratifier(entry))

@@ -340,7 +340,7 @@ class SqlRatifier:
                         "file_name": commit.file_name,
                         "size": commit.size,
                         "timestamp_ms": commit.timestamp_ms,
-                        "data": commit.data,
+                        "data": commit.data if self.inline else None,
                     }
                     connection.execute(sa.insert(_COMMITS).values(row))
                     settling = True

@@ -21,7 +21,7 @@ import threading
 import uuid
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 from typing import Protocol as Interface
 
@@ -61,7 +61,7 @@ class RatifiedCommit:
         size: its size in bytes.
         timestamp_ms: its in-commit timestamp, in milliseconds since 1970 (UTC).
         file_name: the name of its file in ``_delta_log/_staged_commits``; None if the catalog holds the content.
-        data: the content; None if it is staged, or not sent along.
+        data: the content; None if it is staged, or not sent along. A proposal has it in either case.
     """
 
     version: int
@@ -180,10 +180,11 @@ class ManagedStore(WrapperStore):
         if self.ratifier.inline:
             commit = RatifiedCommit(version, len(data), timestamp, data=data)
         else:
-            commit = RatifiedCommit(version, len(data), timestamp, file_name=self._stage(version, data))
+            # The content goes along for catalogs that have to know what a commit changes.
+            commit = RatifiedCommit(version, len(data), timestamp, self._stage(version, data), data)
         outcome = self.ratifier.propose(commit)
         if isinstance(outcome, Created):
-            self._remember([commit])
+            self._remember([commit if self.ratifier.inline else replace(commit, data=None)])
             self._latest = max(self._latest, version)
         elif isinstance(outcome, Refused):
             self._remember(outcome.winners)

@@ -1,0 +1,434 @@
+"""The HTTP server of Unity Catalog's Delta API over a :class:`SqlCatalog`: an ASGI application, and uvicorn around it.
+
+Every request has a token, a bounded body and a bounded time. Errors have the API's JSON form, and hold no credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import hmac
+import logging
+import socket
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+import anyio
+import anyio.to_thread
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from refdelta.catalog import delta_api as api
+from refdelta.catalog.service import ApiError, DeltaService, ServedCatalog, invalid
+from refdelta.errors import DeltaError, InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta_storage.errors import StorageError, redact
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger("refdelta.serve")
+
+_LARGEST_BODY = 4 * 2**20
+_BODY_SECONDS = 15.0
+_HEADER_SECONDS = 15.0
+_REQUEST_SECONDS = 60.0
+_THREADS = 32
+_CONNECTIONS = 512
+_SHORTEST_TOKEN = 16
+_T = TypeVar("_T")
+
+_TABLE = "/catalogs/{catalog}/schemas/{schema}/tables/{table}"
+_ENDPOINTS = [
+    "POST /v1/catalogs/{catalog}/schemas/{schema}/staging-tables",
+    "POST /v1/catalogs/{catalog}/schemas/{schema}/tables",
+    f"GET /v1{_TABLE}",
+    f"POST /v1{_TABLE}",
+    f"DELETE /v1{_TABLE}",
+    f"HEAD /v1{_TABLE}",
+    f"POST /v1{_TABLE}/rename",
+    f"GET /v1{_TABLE}/credentials",
+    f"POST /v1{_TABLE}/metrics",
+    "GET /v1/staging-tables/{table_id}/credentials",
+]
+
+
+def read_tokens(text: str) -> list[str]:
+    """The tokens of a file or a variable: one a line; empty lines and lines that begin with ``#`` are comments.
+
+    Raises:
+        InvalidArgumentError: there is none, or one is too short or has characters that no header can carry.
+    """
+    tokens = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    for number, token in enumerate(tokens, 1):
+        if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+            raise InvalidArgumentError(
+                f"token {number} is not at least {_SHORTEST_TOKEN} printable ASCII characters without a space"
+            )
+    if not tokens:
+        raise InvalidArgumentError("there is no token: a server without one would serve everybody")
+    return tokens
+
+
+def make_app(
+    catalog: ServedCatalog,
+    tokens: Sequence[str],
+    *,
+    most_unpublished: int = 100,
+    vend: bool = False,
+    seconds: float = _REQUEST_SECONDS,
+) -> ASGIApp:
+    """The ASGI application.
+
+    Args:
+        catalog: the catalog.
+        tokens: the bearer tokens; each one opens everything.
+        most_unpublished: how many commits of a table may wait to be published.
+        vend: whether clients get the server's own credentials for the store.
+        seconds: the time of a request.
+    """
+    service = DeltaService(catalog, most_unpublished=most_unpublished, vend=vend, patience=seconds / 2)
+    endpoints = _Endpoints(service, seconds)
+    app = Starlette(routes=endpoints.routes(), exception_handlers={HTTPException: _http_error})
+    return _Guard(app, tokens)
+
+
+class _Guard:
+    """Checks the token of each request before anything else is looked at, and answers every failure."""
+
+    def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
+        self._app = app
+        # Digests have one length, so that a comparison tells nothing about a token, its length included.
+        self._digests = [_digest(token.encode()) for token in tokens]
+        self._secrets = frozenset(tokens)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def sending(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            refused = self._refusal(scope)
+            if refused is not None:
+                await refused(scope, receive, send)
+            else:
+                await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # noqa: BLE001 - every request gets an answer
+            log.error("%s", redact("".join(traceback.format_exception(error)), self._secrets))  # noqa: TRY400 - redacted
+            if not started:
+                reply = _error(500, "InternalServerErrorException", "the server failed; its log says why")
+                await reply(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        found = _digest(token.strip())
+        same = [hmac.compare_digest(found, digest) for digest in self._digests]
+        if scheme.lower() != b"bearer" or not any(same):
+            reply = _error(401, "NotAuthorizedException", "the request has no token, or none of this server")
+            reply.headers["WWW-Authenticate"] = "Bearer"
+            return reply
+        if b"%2f" in scope.get("raw_path", b"").lower() or b"%5c" in scope.get("raw_path", b"").lower():
+            return _error(400, "BadRequestException", "a name in the path has no slash")
+        return None
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+class _Endpoints:
+    """The requests of the API, each turned into one call of the service."""
+
+    def __init__(self, service: DeltaService, seconds: float) -> None:
+        self._service = service
+        self._seconds = seconds
+        self._threads: anyio.CapacityLimiter | None = None
+
+    def routes(self) -> list[Route]:
+        """The paths, each with the methods that it takes."""
+        root = f"{api.ROOT}{api.DELTA}"
+        schema = f"{root}/catalogs/{{catalog}}/schemas/{{schema}}"
+        table = f"{root}{_TABLE}"
+        return [
+            Route(f"{root}/config", self._config, methods=["GET"]),
+            Route(f"{schema}/staging-tables", self._stage, methods=["POST"]),
+            Route(f"{schema}/tables", self._create, methods=["POST"]),
+            Route(table, self._table, methods=["GET", "HEAD", "POST", "DELETE"]),
+            Route(f"{table}/rename", self._rename, methods=["POST"]),
+            Route(f"{table}/credentials", self._credentials, methods=["GET"]),
+            Route(f"{table}/metrics", self._metrics, methods=["POST"]),
+            Route(f"{root}/staging-tables/{{table_id}}/credentials", self._staging_credentials, methods=["GET"]),
+            Route(f"{api.ROOT}/catalogs", self._catalogs, methods=["GET"]),
+            Route(f"{api.ROOT}/schemas", self._schemas, methods=["GET"]),
+            Route(f"{api.ROOT}/tables", self._tables, methods=["GET"]),
+        ]
+
+    async def _config(self, request: Request) -> Response:
+        asked = request.query_params
+        call = functools.partial(self._service.config, asked.get("catalog"), asked.get("protocol-versions"), _ENDPOINTS)
+        return await self._answer(call)
+
+    async def _stage(self, request: Request) -> Response:
+        return await self._with_body(request, api.CreateStagingTable, self._service.stage)
+
+    async def _create(self, request: Request) -> Response:
+        return await self._with_body(request, api.CreateTable, self._service.create)
+
+    async def _table(self, request: Request) -> Response:
+        names = _names(request)
+        match request.method:
+            case "POST":
+                return await self._with_body(request, api.UpdateTable, self._service.update)
+            case "DELETE":
+                return await self._answer(functools.partial(self._service.drop, *names))
+            case "HEAD":
+                return await self._answer(functools.partial(self._service.exists, *names))
+            case _:
+                return await self._answer(functools.partial(self._service.load, *names))
+
+    async def _rename(self, request: Request) -> Response:
+        return await self._with_body(request, api.RenameTable, self._service.rename)
+
+    async def _credentials(self, request: Request) -> Response:
+        operation = request.query_params.get("operation")
+        return await self._answer(functools.partial(self._service.credentials, operation, *_names(request)))
+
+    async def _metrics(self, request: Request) -> Response:
+        return await self._with_body(request, api.ReportMetrics, self._service.metrics)
+
+    async def _staging_credentials(self, request: Request) -> Response:
+        return await self._answer(functools.partial(self._service.staging_credentials, request.path_params["table_id"]))
+
+    # Unity Catalog's own lists, which the Delta API lacks: names, and no more.
+
+    async def _catalogs(self, _request: Request) -> Response:
+        return await self._answer(lambda: {"catalogs": [{"name": one} for one in self._service.groups(())]})
+
+    async def _schemas(self, request: Request) -> Response:
+        catalog = request.query_params.get("catalog_name", "")
+
+        def call() -> Any:
+            found = self._service.groups((catalog,))
+            return {
+                "schemas": [{"name": one, "catalog_name": catalog, "full_name": f"{catalog}.{one}"} for one in found]
+            }
+
+        return await self._answer(call)
+
+    async def _tables(self, request: Request) -> Response:
+        asked = request.query_params
+        catalog, schema = asked.get("catalog_name", ""), asked.get("schema_name", "")
+        most = asked.get("max_results", "0")
+
+        def call() -> Any:
+            if not most.isdecimal() or len(most) > 9:
+                raise ApiError(400, "BadRequestException", "max_results is a number")
+            found, token = self._service.names((catalog, schema), int(most), asked.get("page_token", ""))
+            tables = [
+                {
+                    "name": name,
+                    "catalog_name": catalog,
+                    "schema_name": schema,
+                    "table_type": "MANAGED" if row.entry.managed else "EXTERNAL",
+                    "data_source_format": "DELTA",
+                    "table_id": row.entry.table_id,
+                }
+                for name, row in found
+            ]
+            return {"tables": tables, "next_page_token": token}
+
+        return await self._answer(call)
+
+    async def _with_body(self, request: Request, kind: type[Any], call: Callable[..., Any]) -> Response:
+        try:
+            body = await _body(request)
+        except ApiError as error:
+            return _api_error(error)
+        return await self._answer(
+            lambda: call(*_names(request), _decoded(body, kind)), late="CommitStateUnknownException"
+        )
+
+    async def _answer(self, call: Callable[[], Any], late: str = "InternalServerErrorException") -> Response:
+        """The reply of a call that may wait for the database or the store, in a thread and for a bounded time. A call
+        that takes longer goes on there, within the patience of its stores.
+        """
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(_THREADS)
+        try:
+            with anyio.fail_after(self._seconds):
+                found = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
+        except TimeoutError:
+            return _error(500, late, "the request took too long; load the table to see whether it had an effect")
+        except (DeltaError, StorageError) as error:
+            return _api_error(error)
+        if found is None:
+            return Response(status_code=204)
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+
+def _names(request: Request) -> list[str]:
+    """The parts of the table's name, as the path has them."""
+    return [value for name, value in request.path_params.items() if name in ("catalog", "schema", "table")]
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request, bounded in size and in time."""
+    too_large = ApiError(413, "BadRequestException", f"a body has at most {_LARGEST_BODY} bytes")
+    if int(request.headers.get("content-length", "0")) > _LARGEST_BODY:
+        raise too_large
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > _LARGEST_BODY:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        raise ApiError(408, "BadRequestException", "the body did not come in time") from None
+    return b"".join(parts)
+
+
+def _decoded(body: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise invalid(f"the body is not as the API has it: {_line(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(400, "BadRequestException", f"the body is not JSON: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300]
+
+
+# --- errors ---
+
+
+def _api_error(error: Exception) -> Response:
+    match error:
+        case ApiError():
+            reply = _error(error.status, error.kind, str(error))
+            if error.retry_after is not None:
+                reply.headers["Retry-After"] = str(error.retry_after)
+            return reply
+        case TableNotFoundError():
+            return _error(404, "NoSuchTableException", "there is no such table")
+        case TableAlreadyExistsError():
+            return _error(409, "AlreadyExistsException", "there is a table of this name")
+        case InvalidArgumentError():
+            return _error(400, "InvalidParameterValueException", str(error))
+        case _:
+            log.warning("%s", redact(str(error)))
+            message = "the database or the store failed; the log of the server says why"
+            return _error(500, "InternalServerErrorException", message)
+
+
+def _error(status: int, kind: str, message: str) -> Response:
+    model = api.ApiErrorModel(message=redact(message), type=kind, code=status)
+    return Response(msgspec.json.encode(api.ApiErrorReply(error=model)), status, media_type="application/json")
+
+
+def _http_error(_request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 404:
+        return _error(404, "NotFoundException", "the API has no such path")
+    reply = _error(status, "BadRequestException", "the path does not take this method")
+    reply.headers.update(getattr(error, "headers", None) or {})
+    return reply
+
+
+# --- the process ---
+
+
+class _Impatient(H11Protocol):
+    """Closes a connection whose headers do not come in time; uvicorn waits for them for ever."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait(transport)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if str(self.conn.their_state) != "IDLE":
+            self._arrived()
+        elif self._deadline is None:
+            self._wait(self.transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._arrived()
+        super().connection_lost(exc)
+
+    def _wait(self, transport: Any) -> None:
+        self._deadline = self.loop.call_later(_HEADER_SECONDS, transport.close)
+
+    def _arrived(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any free one.
+
+    Raises:
+        InvalidArgumentError: the address cannot be used.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise InvalidArgumentError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from error
+
+
+def url_of(listener: socket.socket, *, tls: bool) -> str:
+    """The URL that clients take."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{quote(shown, safe='[]:.')}:{port}{api.ROOT}"
+
+
+def run(app: ASGIApp, listener: socket.socket, tls: Mapping[str, Path] | None = None) -> None:
+    """Serve until the process is asked to end, by SIGTERM or SIGINT; requests that are under way are answered first.
+
+    Args:
+        app: the application.
+        listener: the socket.
+        tls: the files ``certificate`` and ``key``, for https.
+    """
+    config = uvicorn.Config(
+        app,
+        http=_Impatient,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(_REQUEST_SECONDS),
+        h11_max_incomplete_event_size=32 * 1024,
+        ssl_certfile=tls["certificate"] if tls else None,
+        ssl_keyfile=tls["key"] if tls else None,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

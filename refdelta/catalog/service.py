@@ -1,0 +1,777 @@
+"""The operations of Unity Catalog's Delta API on a :class:`SqlCatalog`, without HTTP.
+
+The metadata of a table is what its log says, and not what a client claims: a staged commit is read before it is
+ratified, so a commit that cannot be read, or that is not the one that was announced, never becomes a version.
+Published files are looked for before the catalog forgets commits.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from refdelta.catalog import delta_api as api
+from refdelta.catalog.base import Entry
+from refdelta.catalog.sql import _COMMITS, _TABLES, SqlCatalog, _at_once
+from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import LOG, commit_key, parse_log_name
+from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.engine.log.location import open_location
+from refdelta.engine.log.managed_log import STAGED, ManagedStore, Ratified, RatifiedCommit, Refused
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.errors import DeltaError, InvalidLogError
+from refdelta_storage import ObjectNotFoundError, StorageError, Store, Unknown
+
+REQUIRED = ("catalogManaged", "vacuumProtocolCheck"), ("catalogManaged", "inCommitTimestamp", "vacuumProtocolCheck")
+"""The features of readers and of writers that a table of the catalog has."""
+
+_SUGGESTED = {
+    "reader-features": ["deletionVectors", "v2Checkpoint"],
+    "writer-features": ["deletionVectors", "domainMetadata", "rowTracking", "v2Checkpoint"],
+}
+_SUGGESTED_PROPERTIES: dict[str, str | None] = {
+    "delta.checkpointPolicy": "v2",
+    "delta.enableDeletionVectors": "true",
+    "delta.enableRowTracking": "true",
+    "delta.rowTracking.materializedRowIdColumnName": None,
+    "delta.rowTracking.materializedRowCommitVersionColumnName": None,
+}
+_REQUIRED_PROPERTIES = {"delta.enableInCommitTimestamps": "true"}
+
+# A part of a name: what Unity Catalog allows. It is also a segment of a path.
+_NAME = re.compile(r"[^\x00-\x20\x7f./\\\ufffd]{1,255}")
+_STAGED_NAME = re.compile(r"([0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
+# A name that no table can have, since names have no empty parts.
+_STAGING = ".staging."
+_STAGING_MS = 24 * 3_600_000
+_LARGEST_COMMIT = 512 * 2**20
+_REMEMBERED = 256
+_READ_ON = 100
+_VENDED_MS = 3_600_000
+_PAGE = 1000
+
+_VENDED = {
+    "s3.access-key-id": ("aws_access_key_id", "access_key_id"),
+    "s3.secret-access-key": ("aws_secret_access_key", "secret_access_key"),
+    "s3.session-token": ("aws_session_token", "session_token", "aws_token", "token"),
+    "azure.sas-token": ("azure_storage_sas_token", "azure_sas_token", "sas_token", "azure_storage_sas_key", "sas_key"),
+}
+
+
+class ApiError(DeltaError):
+    """A request that is answered with an error.
+
+    Attributes:
+        status: the status of HTTP.
+        kind: the type of the error, as the API names it.
+        retry_after: the seconds after which the client may try again; None without a hint.
+    """
+
+    def __init__(self, status: int, kind: str, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.retry_after = status, kind, retry_after
+
+
+def invalid(message: str) -> ApiError:
+    """The error for values that are refused."""
+    return ApiError(400, "InvalidParameterValueException", message)
+
+
+@dataclass(frozen=True)
+class State:
+    """The part of a version of a table that the catalog shows.
+
+    Attributes:
+        version: the version.
+        timestamp_ms: its in-commit timestamp; None if its commit was not read.
+        protocol: the protocol.
+        metadata: the metadata.
+        domains: the domains that are not removed.
+    """
+
+    version: int
+    timestamp_ms: int | None
+    protocol: Protocol
+    metadata: Metadata
+    domains: Mapping[str, DomainMetadata]
+
+    def advanced(self, version: int, actions: Sequence[AnyAction]) -> State:
+        """The state after one more commit."""
+        return _folded(version, actions, self)
+
+
+def _folded(version: int, actions: Sequence[AnyAction], before: State | None) -> State:
+    protocol = next((one for one in actions if isinstance(one, Protocol)), before.protocol if before else None)
+    metadata = next((one for one in actions if isinstance(one, Metadata)), before.metadata if before else None)
+    domains = dict(before.domains) if before else {}
+    for one in actions:
+        if isinstance(one, DomainMetadata):
+            domains.pop(one.domain, None)
+            if not one.removed:
+                domains[one.domain] = one
+    if protocol is None or metadata is None:
+        raise InvalidLogError("it has no protocol or no metadata", file=commit_key(version))
+    return State(version, in_commit_timestamp(actions, commit_key(version)), protocol, metadata, domains)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table as the database knows it."""
+
+    entry: Entry
+    latest: int
+    published: int
+    created_ms: int
+
+
+class ServedCatalog(SqlCatalog):
+    """A :class:`SqlCatalog` with what a server needs: staging tables, and tables by their ids."""
+
+    def stage(self) -> Entry:
+        """A folder and an id for a table that a client is going to create. It takes no name yet."""
+        if self._warehouse is None:
+            raise invalid("the server has no warehouse, so it cannot create tables")
+        table_id = str(uuid.uuid4())
+        entry = Entry(f"{_STAGING}{table_id}", f"{self._warehouse}/{table_id}", True, table_id)
+        with self.writing("forget old staging tables") as connection:
+            old = sa.and_(_TABLES.c.latest < 0, _TABLES.c.name.startswith(_STAGING, autoescape=True))
+            before = time.time_ns() // 1_000_000 - _STAGING_MS
+            connection.execute(sa.delete(_TABLES).where(old, _TABLES.c.created_ms < before))
+        self._insert(entry, latest=-1)
+        return entry
+
+    def promote(self, table_id: str, name: str) -> bool:
+        """Make a staging table the table of this name; False if it is none any more.
+
+        Raises:
+            TableAlreadyExistsError: the name is taken.
+        """
+        with self.writing(f"create {name}", name) as connection:
+            staged = sa.and_(_TABLES.c.id == table_id, _TABLES.c.latest == -1)
+            moved = connection.execute(sa.update(_TABLES).where(staged).values(name=name, latest=0, published=0))
+        return bool(moved.rowcount == 1)
+
+    def row(self, **wanted: str) -> Row | None:
+        """A table by its ``name`` or its ``id``; also one that is being created."""
+        ((column, value),) = wanted.items()
+        with self.reading("look up a table") as connection:
+            row = connection.execute(sa.select(_TABLES).where(_TABLES.c[column] == value)).one_or_none()
+        if row is None:
+            return None
+        entry = Entry(row.name, row.location, row.managed, row.id, row.commits)
+        return Row(entry, row.latest, row.published, row.created_ms)
+
+    def forget(self, table_id: str) -> bool:
+        """Remove a table by its id; False if there is none."""
+        with self.writing("drop a table") as connection:
+            connection.execute(sa.delete(_COMMITS).where(_COMMITS.c.table_id == table_id))
+            return bool(connection.execute(sa.delete(_TABLES).where(_TABLES.c.id == table_id)).rowcount)
+
+    def log_of(self, entry: Entry) -> ManagedStore:
+        """The log of a catalog-managed table."""
+        return self._managed(entry, open_location(entry.location, self._options))
+
+    def store_of(self, entry: Entry) -> Store:
+        """The folder of a table."""
+        return open_location(entry.location, self._options)
+
+    def page(self, prefix: str, after: str, most: int) -> list[tuple[str, Row]]:
+        """Tables whose names have this prefix, in order, after a name."""
+        asked = (
+            sa.select(_TABLES)
+            .where(_TABLES.c.latest >= 0, _TABLES.c.name.startswith(prefix, autoescape=True), _TABLES.c.name > after)
+            .order_by(_TABLES.c.name)
+            .limit(most)
+        )
+        with self.engine.connect() as connection:
+            rows = _at_once(connection).execute(asked).all()
+        return [
+            (row.name, Row(Entry(row.name, row.location, row.managed, row.id), row.latest, row.published, 0))
+            for row in rows
+        ]
+
+    def vended(self) -> dict[str, str]:
+        """The server's own credentials for the store, by the names of the API."""
+        options = {name.lower(): value for name, value in self._options.items()}
+        found = {}
+        for name, aliases in _VENDED.items():
+            value = next((options[alias] for alias in aliases if alias in options), None)
+            if value is not None:
+                found[name] = value
+        return found
+
+
+def open_served(url: str, warehouse: str | None, storage_options: Mapping[str, str] | None) -> ServedCatalog:
+    """Open the catalog of a server.
+
+    Args:
+        url: the URL of the database.
+        warehouse: the folder for new tables, a path or a URI; None if clients cannot create tables.
+        storage_options: options of the stores of its tables.
+    """
+    if warehouse is not None and "://" not in warehouse:
+        warehouse = Path(warehouse).absolute().as_uri()
+    return ServedCatalog(url, warehouse, storage_options)
+
+
+@dataclass
+class _Held:
+    """A table as the server remembers it."""
+
+    log: ManagedStore
+    state: State | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class DeltaService:
+    """The operations of the API. Each is for one request, and may be called by several threads.
+
+    Args:
+        catalog: the catalog.
+        most_unpublished: how many commits of a table may wait to be published.
+        vend: whether clients get the server's own credentials for the store.
+        patience: seconds that a request waits for another one of the same table.
+    """
+
+    def __init__(
+        self, catalog: ServedCatalog, *, most_unpublished: int = 100, vend: bool = False, patience: float = 30.0
+    ) -> None:
+        self._catalog = catalog
+        self._most = most_unpublished
+        self._vend = vend
+        self._patience = patience
+        self._tables: OrderedDict[str, _Held] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # --- tables ---
+
+    def load(self, *parts: str) -> api.LoadedTable:
+        """``loadTable``."""
+        return self._loaded(self._row(*parts))
+
+    def exists(self, *parts: str) -> None:
+        """``tableExists``: raises if it does not."""
+        self._row(*parts)
+
+    def stage(self, catalog: str, schema: str, request: api.CreateStagingTable) -> api.StagingTable:
+        """``createStagingTable``."""
+        name = _full_name(catalog, schema, request.name)
+        if self._catalog.row(name=name) is not None:
+            raise _taken(name)
+        entry = self._catalog.stage()
+        return api.StagingTable(
+            table_id=entry.table_id,
+            table_type="MANAGED",
+            location=entry.location,
+            storage_credentials=self._credentials(entry, "READ_WRITE"),
+            required_protocol=api.ApiProtocol(
+                min_reader_version=3,
+                min_writer_version=7,
+                reader_features=[*REQUIRED[0]],
+                writer_features=[*REQUIRED[1]],
+            ),
+            required_properties={**_REQUIRED_PROPERTIES, api.TABLE_ID: entry.table_id},
+            suggested_protocol=_SUGGESTED,
+            suggested_properties=_SUGGESTED_PROPERTIES,
+        )
+
+    def create(self, catalog: str, schema: str, request: api.CreateTable) -> api.LoadedTable:
+        """``createTable``: make a staging table a table, once its version 0 is there."""
+        name = _full_name(catalog, schema, request.name)
+        if request.table_type != "MANAGED":
+            raise invalid("the server creates managed tables only; its operator registers tables of the file system")
+        if request.uniform is not None:
+            raise invalid("the server has no UniForm")
+        table_id = request.properties.get(api.TABLE_ID)
+        if table_id is None:
+            raise invalid(f"the property {api.TABLE_ID} is missing, which the staging table requires")
+        row = self._catalog.row(id=table_id)
+        if self._catalog.row(name=name) is not None:
+            raise _taken(name)
+        if row is None or row.latest >= 0:
+            raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
+        if request.location.rstrip("/") != row.entry.location.rstrip("/"):
+            raise invalid("the location is not that of the staging table")
+        state = self._version_zero(row.entry)
+        _check_managed(state.protocol, state.metadata, table_id)
+        _check_same("protocol", _canonical(request.protocol), _canonical(api.protocol_of(state.protocol)))
+        _check_same("columns", request.columns, api.columns_of(state.metadata.schema_string))
+        _check_same("partition-columns", request.partition_columns or [], state.metadata.partition_columns)
+        _check_same("last-commit-timestamp-ms", request.last_commit_timestamp_ms, state.timestamp_ms)
+        _check_properties(request.properties, state.metadata)
+        if not self._catalog.promote(table_id, name):
+            raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
+        return self.load(catalog, schema, request.name)
+
+    def _version_zero(self, entry: Entry) -> State:
+        key = commit_key(0)
+        store = self._catalog.store_of(entry)
+        try:
+            if store.head(key).size > _LARGEST_COMMIT:
+                raise invalid(f"version 0 has more than {_LARGEST_COMMIT} bytes")
+            return _folded(0, decode_commit(store.get(key), key), None)
+        except ObjectNotFoundError:
+            raise invalid("version 0 of the table is not at the location of the staging table") from None
+        except InvalidLogError as error:
+            raise invalid(f"version 0 of the table cannot be read: {error}") from error
+
+    def drop(self, *parts: str) -> None:
+        """``deleteTable``: from the catalog. Its files stay."""
+        row = self._row(*parts)
+        if not self._catalog.forget(row.entry.table_id):
+            raise _no_table(".".join(parts))
+        with self._lock:
+            self._tables.pop(row.entry.table_id, None)
+
+    def rename(self, catalog: str, schema: str, table: str, request: api.RenameTable) -> None:
+        """``renameTable``: within its schema."""
+        self._row(catalog, schema, table)
+        self._catalog.rename_table(_full_name(catalog, schema, table), _full_name(catalog, schema, request.new_name))
+
+    # --- commits ---
+
+    def update(self, catalog: str, schema: str, table: str, request: api.UpdateTable) -> api.LoadedTable:
+        """``updateTable``: ratify a commit, or take note of published ones."""
+        row = self._row(catalog, schema, table)
+        by_kind = _once(request)
+        self._check_requirements(row, request)
+        if not row.entry.managed:
+            raise invalid("the commits of an external table do not go through the catalog")
+        self._check_staged(row)
+        unknown = by_kind.pop(api.UpdateSnapshotVersion, None)
+        if unknown is not None:
+            raise invalid("update-metadata-snapshot-version is for external tables")
+        added, backfilled = by_kind.pop(api.AddCommit, None), by_kind.pop(api.SetLatestBackfilledVersion, None)
+        if by_kind and added is None:
+            raise invalid("changes of metadata come with the commit that makes them: add-commit is missing")
+        held = self._held(row.entry)
+        if backfilled is not None:
+            self._check_published(row, held, backfilled.latest_published_version)
+        if added is not None:
+            if added.uniform is not None:
+                raise invalid("the server has no UniForm")
+            self._commit(row, held, added.commit, [*by_kind.values()], backfilled)
+        if backfilled is not None and backfilled.latest_published_version > row.published:
+            held.log.ratifier.published(backfilled.latest_published_version)
+        return self.load(catalog, schema, table)
+
+    def _check_requirements(self, row: Row, request: api.UpdateTable) -> None:
+        found = {type(one): one for one in request.requirements}
+        if len(found) < len(request.requirements):
+            raise invalid("a requirement is there twice")
+        wanted = found.get(api.AssertTableUuid)
+        if not isinstance(wanted, api.AssertTableUuid):
+            raise invalid("the requirement assert-table-uuid is missing")
+        if wanted.uuid.lower() != row.entry.table_id:
+            raise _requirement("assert-table-uuid: the table of this name is another one")
+        etag = found.get(api.AssertEtag)
+        if isinstance(etag, api.AssertEtag) and etag.etag != _etag(row.entry.table_id, row.latest):
+            raise _requirement("assert-etag: the table has changed since it was loaded")
+
+    def _commit(
+        self,
+        row: Row,
+        held: _Held,
+        commit: api.ApiCommit,
+        changes: list[api.Update],
+        backfilled: api.SetLatestBackfilledVersion | None,
+    ) -> None:
+        name = _STAGED_NAME.fullmatch(commit.file_name)
+        if name is None or int(name.group(1)) != commit.version:
+            raise invalid(f"the file name of a commit for version {commit.version} is "
+                          f"{commit.version:020d}.<uuid>.json")  # fmt: skip
+        published = max(row.published, backfilled.latest_published_version if backfilled else -1)
+        if not self._is_next(held, commit, published):
+            return
+        # Read before other requests have to wait.
+        actions = self._staged(held, commit)
+        with self._alone(held):
+            if not self._is_next(held, commit, published):
+                return
+            before = self._state(held, Ratified(commit.version - 1))
+            after = _next_state(before, commit, actions, row.entry.table_id)
+            _check_changes(changes, after)
+            proposed = RatifiedCommit(commit.version, commit.file_size, commit.timestamp, commit.file_name)
+            outcome = held.log.ratifier.propose(proposed)
+            if isinstance(outcome, Unknown):
+                raise ApiError(500, "CommitStateUnknownException", "the database gave no answer to the commit")
+            if isinstance(outcome, Refused):
+                if any(one.version == commit.version and one.file_name == commit.file_name for one in outcome.winners):
+                    return
+                raise _conflict(commit.version, held.log.ask().latest)
+            held.state = after
+
+    def _is_next(self, held: _Held, commit: api.ApiCommit, published: int) -> bool:
+        """Whether the commit is for the next version; False if it was ratified before."""
+        answer = held.log.ask()
+        if commit.version <= answer.latest:
+            if self._is_accepted(held, answer, commit):
+                return False
+            raise _conflict(commit.version, answer.latest)
+        if commit.version > answer.latest + 1:
+            raise invalid(f"the next version is {answer.latest + 1}, not {commit.version}")
+        waiting = answer.latest - max(published, answer.commits[0].version - 1 if answer.commits else answer.latest)
+        if waiting >= self._most:
+            message = f"{waiting} commits are not published; publish them first"
+            raise ApiError(429, "ResourceExhaustedException", message, retry_after=1)
+        return True
+
+    def _is_accepted(self, held: _Held, answer: Ratified, commit: api.ApiCommit) -> bool:
+        """Whether a commit is sent again that was ratified before. Once it is published, its content decides."""
+        known = next((one for one in answer.commits if one.version == commit.version), None)
+        if known is not None:
+            return known.file_name == commit.file_name
+        try:
+            sent = held.log.inner.get(f"{STAGED}/{commit.file_name}")
+            return bool(held.log.inner.get(commit_key(commit.version)) == sent)
+        except ObjectNotFoundError:
+            return False
+
+    def _staged(self, held: _Held, commit: api.ApiCommit) -> list[AnyAction]:
+        """The actions of a staged commit. A client may not have written it, or not as it says."""
+        key = f"{STAGED}/{commit.file_name}"
+        if commit.file_size > _LARGEST_COMMIT:
+            raise invalid(f"a commit has at most {_LARGEST_COMMIT} bytes")
+        try:
+            size = held.log.inner.head(key).size
+            if size != commit.file_size:
+                raise invalid(f"the staged file has {size} bytes, and not {commit.file_size}")
+            data = held.log.inner.get(key)
+            actions = decode_commit(data, key)
+            timestamp = in_commit_timestamp(actions, key)
+        except ObjectNotFoundError:
+            raise invalid(f"there is no staged file {commit.file_name}") from None
+        except InvalidLogError as error:
+            raise invalid(f"the staged file is no commit: {error}") from error
+        if timestamp != commit.timestamp:
+            raise invalid(f"the in-commit timestamp of the staged file is {timestamp}, and not {commit.timestamp}")
+        return actions
+
+    def _check_published(self, row: Row, held: _Held, version: int) -> None:
+        """Refuse to forget commits that are not in the log: they would be lost."""
+        answer = held.log.ask()
+        if version > answer.latest:
+            raise invalid(f"version {version} is not ratified: the latest is {answer.latest}")
+        sizes = {one.version: one.size for one in answer.commits if one.version <= version}
+        if not sizes:
+            return
+        after = commit_key(min(sizes) - 1)
+        for info in held.log.inner.list(f"{LOG}/", after=after):
+            name = parse_log_name(info.key)
+            if name is None or name.kind != "commit":
+                continue
+            if sizes.get(name.version) == info.size:
+                del sizes[name.version]
+            if not sizes or name.version >= version:
+                break
+        if sizes:
+            raise invalid(f"version {min(sizes)} is not published: its file is not in the log of {row.entry.name}")
+
+    # --- the state of a table ---
+
+    def _held(self, entry: Entry) -> _Held:
+        with self._lock:
+            held = self._tables.get(entry.table_id)
+            if held is None:
+                held = self._tables[entry.table_id] = _Held(self._catalog.log_of(entry))
+            self._tables.move_to_end(entry.table_id)
+            while len(self._tables) > _REMEMBERED:
+                self._tables.popitem(last=False)
+            return held
+
+    @contextmanager
+    def _alone(self, held: _Held) -> Iterator[None]:
+        if not held.lock.acquire(timeout=self._patience):
+            raise ApiError(429, "TooManyRequestsException", "other requests are at work on this table", retry_after=1)
+        try:
+            yield
+        finally:
+            held.lock.release()
+
+    def _state(self, held: _Held, answer: Ratified) -> State:
+        """The state of the latest version, from the commits since the last one that was asked for, or from the log."""
+        state = held.state
+        if state is None or not 0 <= answer.latest - state.version <= _READ_ON:
+            state = self._read(held.log, answer.latest)
+        try:
+            for version in range(state.version + 1, answer.latest + 1):
+                key = commit_key(version)
+                state = state.advanced(version, decode_commit(held.log.get(key), key))
+        except ObjectNotFoundError:  # removed by log cleanup
+            state = self._read(held.log, answer.latest)
+        held.state = state
+        return state
+
+    @staticmethod
+    def _read(log: Store, version: int | None) -> State:
+        found = load_snapshot(log, version)
+        info = found.commit_info.fields.get("inCommitTimestamp") if found.commit_info else None
+        return State(found.version, info, found.protocol, found.metadata, found.domains)
+
+    def _loaded(self, row: Row) -> api.LoadedTable:
+        entry = row.entry
+        if not entry.managed:
+            store = self._catalog.store_of(entry)
+            return self._reply(row, store.uri, self._read(store, None), None)
+        self._check_staged(row)
+        held = self._held(entry)
+        with self._alone(held):
+            answer = held.log.ask()
+            return self._reply(row, held.log.uri, self._state(held, answer), answer)
+
+    def _reply(self, row: Row, location: str, state: State, answer: Ratified | None) -> api.LoadedTable:
+        entry = row.entry
+        latest = state.version if answer is None else answer.latest
+        return api.LoadedTable(
+            metadata=api.TableMetadata(
+                etag=_etag(entry.table_id, latest),
+                table_type="MANAGED" if entry.managed else "EXTERNAL",
+                table_uuid=entry.table_id,
+                location=location,
+                created_time=row.created_ms,
+                updated_time=state.timestamp_ms or row.created_ms,
+                columns=api.columns_of(state.metadata.schema_string),
+                partition_columns=state.metadata.partition_columns,
+                properties=api.properties_of(state.protocol, state.metadata, dict(state.domains)),
+            ),
+            commits=None if answer is None else [_api_commit(one) for one in reversed(answer.commits)],
+            latest_table_version=None if answer is None else answer.latest,
+        )
+
+    @staticmethod
+    def _check_staged(row: Row) -> None:
+        if row.entry.commits == "inline":
+            message = "the catalog holds the commits of this table inline, and Unity Catalog's API has staged ones only"
+            raise ApiError(400, "UnsupportedTableFormatException", message)
+
+    def _row(self, *parts: str) -> Row:
+        name = _full_name(*parts)
+        row = self._catalog.row(name=name)
+        if row is None or row.latest < 0:
+            raise _no_table(name)
+        return row
+
+    # --- credentials, metrics, configuration, names ---
+
+    def credentials(self, operation: str | None, *parts: str) -> api.Credentials:
+        """``getTableCredentials``."""
+        entry = self._row(*parts).entry
+        if operation == "READ":
+            return api.Credentials(storage_credentials=self._credentials(entry, "READ"))
+        if operation == "READ_WRITE":
+            return api.Credentials(storage_credentials=self._credentials(entry, "READ_WRITE"))
+        raise ApiError(400, "BadRequestException", "the parameter operation is READ or READ_WRITE")
+
+    def staging_credentials(self, table_id: str) -> api.Credentials:
+        """``getStagingTableCredentials``."""
+        row = self._catalog.row(id=table_id)
+        if row is None or row.latest >= 0:
+            raise ApiError(404, "NoSuchTableException", "there is no staging table with this id")
+        return api.Credentials(storage_credentials=self._credentials(row.entry, "READ_WRITE"))
+
+    def _credentials(self, entry: Entry, operation: api.Operation) -> list[api.StorageCredential]:
+        found: dict[str, str | None] = dict(self._catalog.vended()) if self._vend else {}
+        if not found:
+            return []
+        return [
+            api.StorageCredential(
+                prefix=self._catalog.store_of(entry).uri,
+                operation=operation,
+                expiration_time_ms=time.time_ns() // 1_000_000 + _VENDED_MS,
+                config=found,
+            )
+        ]
+
+    def metrics(self, catalog: str, schema: str, table: str, request: api.ReportMetrics) -> None:
+        """``reportMetrics``: checked, and not kept."""
+        row = self._row(catalog, schema, table)
+        if request.table_id.lower() != row.entry.table_id:
+            raise invalid("the table-id is not that of the table")
+        report = request.report.commit_report if request.report else None
+        histogram = report.file_size_histogram if report else None
+        if histogram is not None:
+            lengths = {len(histogram.sorted_bin_boundaries), len(histogram.file_counts), len(histogram.total_bytes)}
+            if len(lengths) > 1 or histogram.sorted_bin_boundaries[:1] != [0]:
+                raise invalid("the lists of a histogram have one length, and its first bin begins at 0")
+
+    def config(self, catalog: str | None, versions: str | None, endpoints: list[str]) -> api.CatalogConfig:
+        """``getConfig``."""
+        if not catalog or not versions:
+            raise ApiError(400, "BadRequestException", "the parameters catalog and protocol-versions are required")
+        _checked_part("catalog", catalog)
+        known = [re.fullmatch(r"(\d{1,9})\.\d{1,9}", one.strip()) for one in versions.split(",")]
+        if not all(known) or not any(one and int(one.group(1)) == 1 for one in known):
+            message = f"the server has protocol version {api.VERSION}; protocol-versions is a list such as 1.0"
+            raise ApiError(400, "BadRequestException", message)
+        return api.CatalogConfig(endpoints=endpoints, protocol_version=api.VERSION)
+
+    def names(self, prefix: Sequence[str], most: int, token: str) -> tuple[list[tuple[str, Row]], str | None]:
+        """A page of the tables of a schema, for the lists of Unity Catalog's other API.
+
+        Returns:
+            The last part of each name and the table, and the token of the next page.
+        """
+        for part in prefix:
+            _checked_part("catalog or schema", part)
+        start = "".join(f"{part}." for part in prefix)
+        most = max(1, min(most, _PAGE)) if most else _PAGE
+        found = self._catalog.page(start, token, most)
+        last = found[-1][0] if len(found) == most else None
+        return [(name.removeprefix(start), row) for name, row in found if name.count(".") == len(prefix)], last
+
+    def groups(self, prefix: Sequence[str]) -> list[str]:
+        """The catalogs, or the schemas of a catalog, that have tables."""
+        for part in prefix:
+            _checked_part("catalog", part)
+        start = "".join(f"{part}." for part in prefix)
+        names = (name.split(".") for name in self._catalog.tables() if name.startswith(start))
+        return sorted({parts[len(prefix)] for parts in names if len(parts) == 3})
+
+
+# --- checks ---
+
+
+def _full_name(*parts: str) -> str:
+    for kind, part in zip(("catalog", "schema", "table"), parts, strict=True):
+        _checked_part(kind, part)
+    return ".".join(parts)
+
+
+def _checked_part(kind: str, part: str) -> None:
+    if _NAME.fullmatch(part) is None:
+        raise ApiError(400, "BadRequestException", f"the name of a {kind} has 1 to 255 characters, and no dot, slash, "
+                       "space or control character")  # fmt: skip
+
+
+def _once(request: api.UpdateTable) -> dict[type, Any]:
+    found: dict[type, Any] = {type(one): one for one in request.updates}
+    if len(found) < len(request.updates):
+        raise invalid("an action is there twice: a request has at most one of each kind")
+    both = (
+        (api.SetProperties, "updates", api.RemoveProperties, "removals"),
+        (api.SetDomainMetadata, "updates", api.RemoveDomainMetadata, "domains"),
+    )
+    for kept, kept_field, removed, removed_field in both:
+        if kept in found and removed in found:
+            twice = set(getattr(found[kept], kept_field)) & set(getattr(found[removed], removed_field))
+            if twice:
+                raise invalid(f"a request both sets and removes {min(twice)!r}")
+    return found
+
+
+def _next_state(before: State, commit: api.ApiCommit, actions: Sequence[AnyAction], table_id: str) -> State:
+    """The state after a commit, if it may follow."""
+    if before.timestamp_ms is not None and commit.timestamp <= before.timestamp_ms:
+        raise invalid(f"the in-commit timestamp {commit.timestamp} is not after that of the version before, "
+                      f"{before.timestamp_ms}")  # fmt: skip
+    after = before.advanced(commit.version, actions)
+    if after.protocol is not before.protocol or after.metadata is not before.metadata:
+        # A table that was made without this API does not have the property.
+        known = (before.metadata.configuration or {}).get(api.TABLE_ID)
+        _check_managed(after.protocol, after.metadata, table_id if known else None)
+    return after
+
+
+def _check_managed(protocol: Protocol, metadata: Metadata, table_id: str | None) -> None:
+    """Refuse a table that other engines would not leave to its catalog."""
+    for features, required, side in (
+        (protocol.reader_features, REQUIRED[0], "reader"),
+        (protocol.writer_features, REQUIRED[1], "writer"),
+    ):
+        missing = [one for one in required if one not in (features or ())]
+        if missing:
+            raise invalid(f"the protocol of a managed table has the {side} feature {missing[0]}")
+    configuration = metadata.configuration or {}
+    wanted = {**_REQUIRED_PROPERTIES, **({api.TABLE_ID: table_id} if table_id else {})}
+    for name, value in wanted.items():
+        if configuration.get(name) != value:
+            raise invalid(f"the property {name} of the table is {configuration.get(name)!r}, and not {value!r}")
+
+
+def _check_changes(changes: list[api.Update], after: State) -> None:
+    """Refuse changes of metadata that are not those of the commit: the log decides, and a client that says something
+    else is mistaken.
+    """
+    for change in changes:
+        match change:
+            case api.SetProperties(updates=updates):
+                _check_properties(updates, after.metadata)
+            case api.RemoveProperties(removals=removals):
+                kept = set(removals).intersection(after.metadata.configuration or {})
+                if kept:
+                    raise invalid(f"remove-properties has {min(kept)!r}, which the commit keeps")
+            case api.SetColumns(columns=columns):
+                _check_same("columns", columns, api.columns_of(after.metadata.schema_string))
+            case api.SetPartitionColumns(partition_columns=columns):
+                _check_same("partition-columns", columns, after.metadata.partition_columns)
+            case api.SetTableComment(comment=comment):
+                _check_same("comment", comment, after.metadata.description or "")
+            case api.SetProtocol(protocol=protocol):
+                _check_same("protocol", _canonical(protocol), _canonical(api.protocol_of(after.protocol)))
+            case api.SetDomainMetadata(updates=domains):
+                for name, body in domains.items():
+                    found = api.domain_body(after.domains[name]) if name in after.domains else None
+                    _check_same(f"domain {name}", body, found)
+            case api.RemoveDomainMetadata(domains=removed):
+                if left := set(removed).intersection(after.domains):
+                    raise invalid(f"remove-domain-metadata has {min(left)!r}, which the commit keeps")
+
+
+def _check_properties(properties: Mapping[str, str], metadata: Metadata) -> None:
+    configuration = metadata.configuration or {}
+    for name, value in properties.items():
+        if not api.is_derived(name) and configuration.get(name) != value:
+            raise invalid(f"the property {name!r} has another value in the request than in the commit")
+
+
+def _check_same(what: str, sent: Any, found: Any) -> None:
+    if sent != found:
+        raise invalid(f"{what}: the request has another value than the commit")
+
+
+def _canonical(protocol: api.ApiProtocol) -> tuple[Any, ...]:
+    features = (protocol.reader_features, protocol.writer_features)
+    return protocol.min_reader_version, protocol.min_writer_version, *(sorted(one or ()) for one in features)
+
+
+def _api_commit(commit: RatifiedCommit) -> api.ApiCommit:
+    if commit.file_name is None:
+        raise StorageError(f"version {commit.version} has no staged file")
+    return api.ApiCommit(
+        version=commit.version,
+        timestamp=commit.timestamp_ms,
+        file_name=commit.file_name,
+        file_size=commit.size,
+        file_modification_timestamp=commit.timestamp_ms,
+    )
+
+
+def _etag(table_id: str, latest: int) -> str:
+    return f"{table_id}-{latest}"
+
+
+def _no_table(name: str) -> ApiError:
+    return ApiError(404, "NoSuchTableException", f"there is no table {name}")
+
+
+def _taken(name: str) -> ApiError:
+    return ApiError(409, "AlreadyExistsException", f"there is a table {name}")
+
+
+def _conflict(version: int, latest: int) -> ApiError:
+    return ApiError(409, "CommitVersionConflictException", f"version {version} is taken: the latest is {latest}")
+
+
+def _requirement(message: str) -> ApiError:
+    return ApiError(409, "UpdateRequirementConflictException", message)

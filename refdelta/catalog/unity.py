@@ -1,0 +1,586 @@
+"""``UnityCatalog``: a client of Unity Catalog's Delta API, version 1.
+
+A commit is a request with requirements (the table is the one that was opened) and updates (the staged file, and what it
+changes in protocol, metadata and domains). The server says "conflict" without the winners, and a request that is sent
+again is either nothing new (200) or a conflict: so after each conflict, and after each lost reply, the table is loaded,
+and its list of commits decides.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import msgspec
+
+from refdelta.catalog import delta_api as api
+from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
+from refdelta.catalog.unity_http import Connection, RequestError, Token, path_of, pause, root_of
+from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.engine.log.location import open_location
+from refdelta.engine.log.managed_log import FEATURE, ManagedStore, Ratified, RatifiedCommit, Refused
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from refdelta_storage import Created, StorageError, Store, Unknown
+from refdelta_storage.wrappers import WrapperStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from refdelta.engine.log.managed_log import Ratifier
+
+_TRIES = 6
+_SETTLING = 4
+_EARLY_MS = 5 * 60_000
+_PARTS = 3
+_NEEDED = ("GET", "POST")
+
+_OPTIONS = {
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "azure.sas-token": "azure_storage_sas_token",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Staging(Entry):
+    """A table that is being created."""
+
+    required: tuple[tuple[str, str], ...] = ()
+
+
+class _Names(msgspec.Struct):
+    """An entry of one of Unity Catalog's lists."""
+
+    name: str
+
+
+class _Page(msgspec.Struct):
+    """A page of one of Unity Catalog's lists."""
+
+    catalogs: list[_Names] = []
+    schemas: list[_Names] = []
+    tables: list[_Names] = []
+    next_page_token: str | None = None
+
+
+class UnityCatalog(Catalog):
+    """The tables of a server that speaks Unity Catalog's Delta API, such as ``refdelta serve``.
+
+    Names have three parts: ``catalog.schema.table``. The server chooses locations, and gives credentials for them if it
+    has any; ``storage_options`` take precedence.
+
+    Args:
+        url: the server's URL: ``https://host``, with Unity Catalog's path or without it.
+        token: the bearer token, or a function that returns it; None for a server that needs none.
+        storage_options: options of the stores of its tables.
+        allow_http: whether the token may be sent unencrypted to another machine.
+
+    Raises:
+        InvalidArgumentError: the URL is wrong, or urllib3 is not installed.
+
+    Example::
+
+        with served(folder) as (url, token):
+            catalog = UnityCatalog(url, token)
+            table = catalog.create_table("main.sales.orders", pa.schema({"id": pa.int64()}))
+            write_deltalake(table, pa.table({"id": [1, 2]}), mode="append")
+            catalog.tables("main.sales")
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: Token = None,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        allow_http: bool = False,
+    ) -> None:
+        super().__init__(storage_options)
+        if token is not None and not callable(token) and not (isinstance(token, str) and token.isprintable()):
+            raise InvalidArgumentError("the token is a string of printable characters, or a function that returns one")
+        self._allow_http = allow_http
+        self.connection = Connection(root_of(url, allow_http=allow_http), token)
+        self._token = token
+        self._negotiated: set[str] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self.name, self._token, self._options, self._allow_http)
+
+    def __repr__(self) -> str:
+        return f"UnityCatalog({self.name!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to the server, as the end of a ``with`` block does. The catalog and its tables can be
+        used again, over new connections.
+
+        Example::
+
+            with served(folder) as (url, token):
+                UnityCatalog(url, token).close()
+        """
+        self.connection.close()
+
+    @property
+    def name(self) -> str:
+        """The URL of the server."""
+        return self.connection.root
+
+    def tables(self, namespace: str | None = None) -> list[str]:
+        """The names of the tables, in order. These requests are not part of the Delta API, but of Unity Catalog's.
+
+        Args:
+            namespace: only those of this catalog, or of this schema (``catalog.schema``); None for all.
+
+        Raises:
+            StoreError: the server cannot be reached, or has no such lists.
+
+        Example::
+
+            with served(folder) as (url, token):
+                UnityCatalog(url, token).tables("main")
+        """
+        from refdelta.engine.parquet.files import store_errors
+
+        parts = namespace.split(".") if namespace is not None else []
+        if not all(parts) or len(parts) >= _PARTS:
+            raise InvalidArgumentError(f"a namespace is like 'main' or 'main.sales', not {namespace!r}")
+        with store_errors("list the tables"):
+            catalogs = parts[:1] or self._list("/catalogs", "catalogs", {})
+            found = []
+            for catalog in catalogs:
+                schemas = parts[1:] or self._list("/schemas", "schemas", {"catalog_name": catalog})
+                for schema in schemas:
+                    asked = {"catalog_name": catalog, "schema_name": schema}
+                    found += [f"{catalog}.{schema}.{name}" for name in self._list("/tables", "tables", asked)]
+        return sorted(found)
+
+    def _list(self, path: str, kind: str, query: dict[str, str]) -> list[str]:
+        found: list[str] = []
+        seen: set[str] = set()
+        while True:
+            page = self.connection.get(path, _Page, query)
+            found += [one.name for one in getattr(page, kind)]
+            token = page.next_page_token
+            if not token or token in seen:
+                return found
+            seen.add(token)
+            query = {**query, "page_token": token}
+
+    def rename_table(self, name: str, new: str) -> None:
+        """Rename a table within its schema. Handles that are open find the table no more: the API knows tables by their
+        names.
+
+        Args:
+            name: its name.
+            new: its new name, of the same catalog and schema.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of this name.
+            TableAlreadyExistsError: it has one of the new name.
+
+        Example::
+
+            with served(folder) as (url, token):
+                catalog = UnityCatalog(url, token)
+                catalog.create_table("main.sales.orders", pa.schema({"id": pa.int64()}))
+                catalog.rename_table("main.sales.orders", "main.sales.orders_2026")
+        """
+        from refdelta.engine.parquet.files import store_errors
+
+        old, wanted = _parts(name), _parts(new)
+        if old[:2] != wanted[:2]:
+            raise InvalidArgumentError("Unity Catalog renames tables within their schema only")
+        with store_errors(f"rename {name}"):
+            self._negotiate(old[0])
+            try:
+                self.connection.send("POST", f"{_table(old)}/rename", NoneType, api.RenameTable(new_name=wanted[2]))
+            except RequestError as error:
+                self._raise(error, name, new)
+
+    # --- for the base ---
+
+    def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
+        if location is not None:
+            raise InvalidArgumentError("Unity Catalog chooses the location of a managed table")
+        if commits != "staged":
+            raise InvalidArgumentError("Unity Catalog has staged commits only, not inline ones")
+        parts = _parts(name)
+        self._negotiate(parts[0])
+        path = f"{api.DELTA}{path_of('catalogs', parts[0], 'schemas', parts[1], 'staging-tables')}"
+        try:
+            # A staging table has no name yet, so a second one does no harm.
+            staged = self.connection.repeat("POST", path, api.StagingTable, api.CreateStagingTable(name=parts[2]))
+        except RequestError as error:
+            self._raise(error, name, name)
+        required = {key: value for key, value in staged.required_properties.items() if value is not None}
+        protocol = staged.required_protocol
+        for feature in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}:
+            required[f"delta.feature.{feature}"] = "supported"
+        return _Staging(
+            name, staged.location, managed=True, table_id=staged.table_id, required=tuple(sorted(required.items()))
+        )
+
+    def _required(self, entry: Entry) -> dict[str, str]:
+        return dict(entry.required) if isinstance(entry, _Staging) else {}
+
+    def _activate(self, entry: Entry) -> None:
+        catalog, schema, table = _parts(entry.name)
+        store = self._store(entry)
+        data = store.get(commit_key(0))
+        actions = decode_commit(data, commit_key(0))
+        protocol = next(one for one in actions if isinstance(one, Protocol))
+        metadata = next(one for one in actions if isinstance(one, Metadata))
+        domains = {
+            one.domain: api.domain_body(one)
+            for one in actions
+            if isinstance(one, DomainMetadata) and one.domain in api.DOMAINS
+        }
+        request = api.CreateTable(
+            name=table,
+            location=entry.location,
+            table_type="MANAGED",
+            comment=metadata.description,
+            columns=api.columns_of(metadata.schema_string),
+            partition_columns=metadata.partition_columns,
+            protocol=api.protocol_of(protocol),
+            properties=dict(metadata.configuration or {}),
+            domain_metadata=dict(domains) or None,
+            last_commit_timestamp_ms=in_commit_timestamp(data, commit_key(0)),
+        )
+        path = f"{api.DELTA}{path_of('catalogs', catalog, 'schemas', schema, 'tables')}"
+        try:
+            self.connection.repeat("POST", path, api.LoadedTable, request)
+        except RequestError as error:
+            # The reply to an attempt may have been lost, so that the next one found the table.
+            if error.certain or not self._is(entry):
+                self._raise(error, entry.name, entry.name)
+
+    def _is(self, entry: Entry) -> bool:
+        try:
+            return self.load(entry.name).metadata.table_uuid == entry.table_id
+        except RequestError:
+            return False
+
+    def _release(self, entry: Entry) -> None:
+        """A staging table has no name, and the server forgets it."""
+
+    def _register(self, name: str, location: str) -> NoReturn:  # noqa: ARG002 - not possible
+        raise InvalidArgumentError(
+            f"a table of the file system is registered with the server itself, and not through its Delta API: {name}"
+        )
+
+    def _entry(self, name: str, *, staging: bool = False) -> Entry:  # noqa: ARG002 - staging tables have no name
+        parts = _parts(name)
+        self._negotiate(parts[0])
+        try:
+            found = self.load(name).metadata
+        except RequestError as error:
+            self._raise(error, name, name)
+        managed = found.table_type == "MANAGED" and f"delta.feature.{FEATURE}" in found.properties
+        return Entry(name, found.location, managed, found.table_uuid)
+
+    def load(self, name: str) -> api.LoadedTable:
+        """The server's answer about a table.
+
+        Raises:
+            RequestError: it refused, or gave no answer.
+        """
+        return self.connection.get(_table(_parts(name)), api.LoadedTable)
+
+    def _drop(self, entry: Entry) -> None:
+        try:
+            self.connection.repeat("DELETE", _table(_parts(entry.name)), NoneType)
+        except RequestError as error:
+            # Deleted by an attempt whose reply was lost.
+            if error.status != 404 or error.certain:
+                self._raise(error, entry.name, entry.name)
+
+    def _ratifier(self, entry: Entry) -> Ratifier:
+        return UnityRatifier(self, entry, self._store(entry))
+
+    def _managed(self, entry: Entry, store: Store) -> ManagedStore:
+        return ManagedStore(store, UnityRatifier(self, entry, store))
+
+    def _store(self, entry: Entry) -> Store:
+        if entry.location.partition("://")[0] in ("file", "", entry.location):
+            return open_location(entry.location, self._options)
+        return _VendedStore(_Lease(self, entry))
+
+    def credentials(self, entry: Entry) -> tuple[dict[str, str], float | None]:
+        """The storage options of a table: those of the user, and the server's credentials.
+
+        Returns:
+            The options, and the time at which they expire, in milliseconds since 1970; None if they do not.
+        """
+        if isinstance(entry, _Staging):
+            path = f"{api.DELTA}{path_of('staging-tables', entry.table_id, 'credentials')}"
+            try:
+                found = self.connection.get(path, api.Credentials)
+            except RequestError as error:
+                if error.status != 404:
+                    raise
+                found = self._of_table(entry.name)  # it has become a table
+        else:
+            found = self._of_table(entry.name)
+        fitting = [one for one in found.storage_credentials if _covers(one.prefix, entry.location)]
+        if not fitting:
+            return self._options, None
+        best = max(fitting, key=lambda one: len(one.prefix))
+        options = {option: value for name, option in _OPTIONS.items() if (value := best.config.get(name))}
+        if not options:
+            return self._options, None
+        return {**options, **self._options}, float(best.expiration_time_ms)
+
+    def _of_table(self, name: str) -> api.Credentials:
+        path = f"{_table(_parts(name))}/credentials"
+        try:
+            return self.connection.get(path, api.Credentials, {"operation": "READ_WRITE"})
+        except RequestError as error:
+            if error.status != 403:
+                raise
+        return self.connection.get(path, api.Credentials, {"operation": "READ"})
+
+    def _negotiate(self, catalog: str) -> None:
+        """Ask once whether the server knows this version of the API."""
+        if catalog in self._negotiated:
+            return
+        query = {"catalog": catalog, "protocol-versions": api.VERSION}
+        try:
+            found = self.connection.get(f"{api.DELTA}/config", api.CatalogConfig, query)
+        except RequestError as error:
+            if error.kind == "NoSuchCatalogException":
+                raise not_found(catalog, self.name, ()) from error
+            raise
+        if found.protocol_version.partition(".")[0] != "1":
+            raise StorageError(
+                f"{self.name} has version {found.protocol_version} of the Delta API; this is a client of {api.VERSION}"
+            )
+        self._negotiated.add(catalog)
+
+    def _raise(self, error: RequestError, name: str, new: str) -> NoReturn:
+        if error.kind in ("NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"):
+            raise not_found(name, self.name, ()) from error
+        if error.kind == "AlreadyExistsException":
+            raise TableAlreadyExistsError(f"the catalog {self.name} has a table {new!r}") from error
+        raise error
+
+
+def _opened(url: str, token: Token, options: dict[str, str], allow_http: bool) -> UnityCatalog:
+    return UnityCatalog(url, token, options, allow_http=allow_http)
+
+
+@dataclass
+class UnityRatifier:
+    """The part of a :class:`UnityCatalog` that is for one table, a
+    :class:`~refdelta.engine.log.managed_log.Ratifier`.
+
+    Args:
+        catalog: the catalog.
+        entry: the table.
+        store: its folder, for publishing where the server says that too few commits are published.
+    """
+
+    catalog: UnityCatalog
+    entry: Entry
+    store: Store
+    inline: bool = field(default=False, init=False)
+    maintenance: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.maintenance = (
+            f"Unity Catalog permits no OPTIMIZE, VACUUM, REORG or log cleanup by its clients, and {self.entry.name} is "
+            f"a table of the catalog {self.catalog.name}"
+        )
+
+    @property
+    def name(self) -> str:
+        """The table and its catalog, for messages."""
+        return f"{self.entry.name} of the catalog {self.catalog.name}"
+
+    def ratified(self, first: int = 0) -> Ratified:
+        """Load the table."""
+        try:
+            return self._answer(self.catalog.load(self.entry.name), first)
+        except RequestError as error:
+            if error.status == 404 and isinstance(self.entry, _Staging):
+                return Ratified(-1)
+            if error.status == 404:
+                raise self._gone() from error
+            raise
+
+    def _answer(self, loaded: api.LoadedTable, first: int = 0) -> Ratified:
+        if loaded.metadata.table_uuid != self.entry.table_id:
+            raise self._gone()
+        if loaded.latest_table_version is None:
+            raise StorageError(f"the server names no latest version of {self.name}")
+        commits = sorted(loaded.commits or (), key=lambda one: one.version)
+        return Ratified(
+            loaded.latest_table_version,
+            tuple(
+                RatifiedCommit(one.version, one.file_size, one.timestamp, one.file_name)
+                for one in commits
+                if first <= one.version <= loaded.latest_table_version
+            ),
+        )
+
+    def _gone(self) -> StorageError:
+        return StorageError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")
+
+    def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+        """Send the commit; after a conflict or a lost reply, load the table to see whose version it is."""
+        lost: RequestError | None = None
+        for number in range(1, _TRIES + 1):
+            try:
+                self._send(commit)
+            except RequestError as error:
+                lost = lost or (None if error.certain else error)
+                if error.kind == "ResourceExhaustedException":
+                    self._publish()
+                    error.retry_after = None  # that was the reason to wait
+                elif error.status != 409 and not error.passing:
+                    if lost is not None:
+                        return Unknown(lost)
+                    raise
+                if error.status == 409 or lost is not None:
+                    outcome = self._settled(commit, lost)
+                    if outcome is not None:
+                        return outcome
+                if number == _TRIES:
+                    if lost is not None:
+                        return Unknown(lost)
+                    raise
+                pause(error, number)
+            else:
+                return Created()
+        raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+    def _send(self, commit: RatifiedCommit) -> None:
+        actions = decode_commit(commit.data, commit_key(commit.version)) if commit.data is not None else []
+        requirements: list[api.Requirement] = [api.AssertTableUuid(uuid=self.entry.table_id)]
+        before = None
+        if api.changes_metadata(actions):
+            # Properties are removed in comparison to those that the catalog has.
+            before = self.catalog.load(self.entry.name).metadata
+            requirements.append(api.AssertEtag(etag=before.etag))
+        added = api.ApiCommit(
+            version=commit.version,
+            timestamp=commit.timestamp_ms,
+            file_name=commit.file_name or "",
+            file_size=commit.size,
+            file_modification_timestamp=time.time_ns() // 1_000_000,
+        )
+        updates = [*api.metadata_updates(actions, before), api.AddCommit(commit=added)]
+        self._post(api.UpdateTable(requirements=requirements, updates=updates))
+
+    def _post(self, request: api.UpdateTable) -> None:
+        self.catalog.connection.send("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+
+    def _settled(self, commit: RatifiedCommit, lost: RequestError | None) -> Created | Refused | Unknown | None:
+        """The outcome of a proposal by the server's list of commits; None if the version is still free."""
+        try:
+            answer = self.ratified(commit.version)
+        except RequestError as error:
+            return Unknown(lost or error)
+        if answer.latest < commit.version:
+            return None
+        found = next((one for one in answer.commits if one.version == commit.version), None)
+        if found is not None and found.file_name == commit.file_name:
+            return Created()
+        if found is None and lost is not None:
+            return Unknown(lost)  # it is published, and may be ours: the log says whose it is
+        return Refused(answer.commits)
+
+    def _publish(self) -> None:
+        """Publish, since the server wants that before it ratifies more."""
+        ManagedStore(self.store, self).publish()
+
+    def published(self, version: int) -> None:
+        """Report it. The request does no harm if it arrives twice."""
+        request = api.UpdateTable(
+            requirements=[api.AssertTableUuid(uuid=self.entry.table_id)],
+            updates=[api.SetLatestBackfilledVersion(latest_published_version=version)],
+        )
+        self.catalog.connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+
+
+class _Lease:
+    """The store of a table by credentials of the catalog, opened again before they expire."""
+
+    def __init__(self, catalog: UnityCatalog, entry: Entry) -> None:
+        self._catalog, self._entry = catalog, entry
+        self.__setstate__({})
+        self.store()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_catalog": self._catalog, "_entry": self._entry}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock(), _opened=None, _until=None)
+
+    def store(self) -> Store:
+        """The store of the moment.
+
+        Raises:
+            RequestError: the catalog gives no credentials.
+        """
+        with self._lock:
+            now = time.time() * 1000
+            if self._opened is None or (self._until is not None and now > self._until):
+                options, expires = self._catalog.credentials(self._entry)
+                # Some minutes before; credentials that live for less are used for half of their time.
+                self._until = None if expires is None else max(expires - _EARLY_MS, now + (expires - now) / 2)
+                self._opened = open_location(self._entry.location, options)
+            return self._opened
+
+    _lock: threading.Lock
+    _opened: Store | None
+    _until: float | None
+
+
+class _VendedStore(WrapperStore):
+    """The folder of a table, by credentials of the catalog."""
+
+    def __init__(self, lease: _Lease) -> None:
+        self._lease = lease
+
+    @property
+    def inner(self) -> Store:  # type: ignore[override]
+        """The store of the moment."""
+        return self._lease.store()
+
+    # Views for a few reads: these do not outlive credentials.
+
+    def steady(self) -> Store:
+        return self.inner.steady()
+
+    def hasty(self) -> Store:
+        return self.inner.hasty()
+
+
+def _parts(name: str) -> list[str]:
+    parts = checked_name(name).split(".")
+    if len(parts) != _PARTS or any("/" in part or "\\" in part for part in parts):
+        raise InvalidArgumentError(f"the name of a table of Unity Catalog is like 'main.sales.orders', not {name!r}")
+    return parts
+
+
+def _table(parts: list[str]) -> str:
+    return f"{api.DELTA}{path_of('catalogs', parts[0], 'schemas', parts[1], 'tables', parts[2])}"
+
+
+def _covers(prefix: str, location: str) -> bool:
+    folder = prefix.rstrip("/")
+    return location.rstrip("/") == folder or location.startswith(f"{folder}/")
