@@ -98,12 +98,13 @@ def make_app(
     """
     service = DeltaService(catalog, most_unpublished=most_unpublished, vend=vend, patience=seconds / 2)
     endpoints = _Endpoints(service, seconds)
-    app = Starlette(routes=endpoints.routes(), exception_handlers={HTTPException: _http_error})
+    app = Starlette(routes=endpoints.routes(), exception_handlers={HTTPException: _http_error, Exception: _failure})
+    app.router.redirect_slashes = False
     return _Guard(app, tokens)
 
 
 class _Guard:
-    """Checks the token of each request before anything else is looked at, and answers every failure."""
+    """Checks the token of each request before anything else is looked at, and logs failures without credentials."""
 
     def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
         self._app = app
@@ -115,26 +116,16 @@ class _Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
-
-        async def sending(message: Any) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
             refused = self._refusal(scope)
             if refused is not None:
                 await refused(scope, receive, send)
             else:
-                await self._app(scope, receive, sending)
+                await self._app(scope, receive, send)
         except ClientDisconnect:
             pass
-        except Exception as error:  # noqa: BLE001 - every request gets an answer
+        except Exception as error:  # noqa: BLE001 - it was answered, and is raised again to be logged
             log.error("%s", redact("".join(traceback.format_exception(error)), self._secrets))  # noqa: TRY400 - redacted
-            if not started:
-                reply = _error(500, "InternalServerErrorException", "the server failed; its log says why")
-                await reply(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -354,6 +345,10 @@ def _http_error(_request: Request, error: Exception) -> Response:
     reply = _error(status, "BadRequestException", "the path does not take this method")
     reply.headers.update(getattr(error, "headers", None) or {})
     return reply
+
+
+def _failure(_request: Request, _cause: Exception) -> Response:
+    return _error(500, "InternalServerErrorException", "the server failed; its log says why")
 
 
 # --- the process ---

@@ -264,8 +264,8 @@ class UnityCatalog(Catalog):
         try:
             self.connection.repeat("POST", path, api.LoadedTable, request)
         except RequestError as error:
-            # The reply to an attempt may have been lost, so that the next one found the table.
-            if error.certain or not self._is(entry):
+            # The reply to an attempt may have been lost, or a gateway have sent it twice.
+            if (error.certain and error.status != 409) or not self._is(entry):
                 self._raise(error, entry.name, entry.name)
 
     def _is(self, entry: Entry) -> bool:
@@ -453,6 +453,8 @@ class UnityRatifier:
                 elif error.status != 409 and not error.passing:
                     if lost is not None:
                         return Unknown(lost)
+                    if error.status == 404:
+                        raise self._gone() from error
                     raise
                 if error.status == 409 or lost is not None:
                     outcome = self._settled(commit, lost)

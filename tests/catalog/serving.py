@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 TOKEN = "a-token-of-the-tests-0123456789"
@@ -99,7 +99,7 @@ class Proxy:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{self._place.path}"
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""``refdelta serve`` under a client that was not written here: ``unitycatalog-client`` from PyPI, at a pinned version."""
+"""``refdelta serve`` under a client that was not written here: ``unitycatalog-client`` from PyPI, at pinned versions."""
 
 import fcntl
 import json

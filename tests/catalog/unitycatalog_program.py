@@ -14,13 +14,13 @@ import sys
 # there.
 for name in ("api_client", "api_response", "rest", "exceptions", "configuration"):
     sys.modules[f"unitycatalog.delta.{name}"] = importlib.import_module(f"unitycatalog.client.{name}")
-import unitycatalog.client.models as known
-import unitycatalog.delta.internal.serde as serde
-import unitycatalog.delta.models as package
-from unitycatalog.client.api_client import ApiClient
-from unitycatalog.client.configuration import Configuration
-from unitycatalog.client.exceptions import ApiException
-from unitycatalog.delta.api.delta_tables_api import DeltaTablesApi
+import unitycatalog.client.models as known  # noqa: E402 - see above
+import unitycatalog.delta.internal.serde as serde  # noqa: E402 - see above
+import unitycatalog.delta.models as package  # noqa: E402 - see above
+from unitycatalog.client.api_client import ApiClient  # noqa: E402 - see above
+from unitycatalog.client.configuration import Configuration  # noqa: E402 - see above
+from unitycatalog.client.exceptions import ApiException  # noqa: E402 - see above
+from unitycatalog.delta.api.delta_tables_api import DeltaTablesApi  # noqa: E402 - see above
 
 MODELS = {}
 for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
@@ -34,7 +34,7 @@ for key, value in MODELS.items():
 # The decoders of columns, which the missing `models/__init__.py` would import.
 for module in pkgutil.iter_modules(serde.__path__, f"{serde.__name__}."):
     importlib.import_module(module.name)
-# Columns are a struct, whose own `from_dict` drops its fields; that of the base, which is one of these decoders, does not.
+# Columns are a struct, whose own `from_dict` drops its fields; that of the base, one of these decoders, does not.
 MODELS["DeltaStructType"].from_dict = MODELS["DeltaDataType"].from_dict
 
 
