@@ -327,8 +327,10 @@ class DeltaService:
             raise invalid(f"version 0 of the table cannot be read: {error}") from error
 
     def drop(self, *parts: str) -> None:
-        """``deleteTable``: from the catalog. Its files stay."""
+        """``deleteTable``: from the catalog. Its files stay, and all its commits are in its log."""
         row = self._row(*parts)
+        if row.entry.managed:
+            self._held(row.entry).log.publish()
         if not self._catalog.forget(row.entry.table_id):
             raise _no_table(".".join(parts))
         with self._lock:

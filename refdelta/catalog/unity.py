@@ -25,7 +25,8 @@ from refdelta.core.log.paths import commit_key
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.managed_log import FEATURE, ManagedStore, Ratified, RatifiedCommit, Refused
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import DeltaError, InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
 from refdelta_storage import Created, StorageError, Store, Unknown
 from refdelta_storage.wrappers import WrapperStore
 
@@ -87,11 +88,10 @@ class UnityCatalog(Catalog):
 
     Example::
 
-        with served(folder) as (url, token):
-            catalog = UnityCatalog(url, token)
-            table = catalog.create_table("main.sales.orders", pa.schema({"id": pa.int64()}))
-            write_deltalake(table, pa.table({"id": [1, 2]}), mode="append")
-            catalog.tables("main.sales")
+        catalog = UnityCatalog(url, token)
+        table = catalog.create_table("main.sales.orders", pa.schema({"id": pa.int64()}))
+        write_deltalake(table, pa.table({"id": [1, 2]}), mode="append")
+        catalog.tables("main.sales")
     """
 
     def __init__(
@@ -128,8 +128,7 @@ class UnityCatalog(Catalog):
 
         Example::
 
-            with served(folder) as (url, token):
-                UnityCatalog(url, token).close()
+            UnityCatalog(url, token).close()
         """
         self.connection.close()
 
@@ -149,11 +148,8 @@ class UnityCatalog(Catalog):
 
         Example::
 
-            with served(folder) as (url, token):
-                UnityCatalog(url, token).tables("main")
+            UnityCatalog(url, token).tables("main")
         """
-        from refdelta.engine.parquet.files import store_errors
-
         parts = namespace.split(".") if namespace is not None else []
         if not all(parts) or len(parts) >= _PARTS:
             raise InvalidArgumentError(f"a namespace is like 'main' or 'main.sales', not {namespace!r}")
@@ -193,13 +189,10 @@ class UnityCatalog(Catalog):
 
         Example::
 
-            with served(folder) as (url, token):
-                catalog = UnityCatalog(url, token)
-                catalog.create_table("main.sales.orders", pa.schema({"id": pa.int64()}))
-                catalog.rename_table("main.sales.orders", "main.sales.orders_2026")
+            catalog = UnityCatalog(url, token)
+            catalog.create_table("main.sales.orders", pa.schema({"id": pa.int64()}))
+            catalog.rename_table("main.sales.orders", "main.sales.orders_2026")
         """
-        from refdelta.engine.parquet.files import store_errors
-
         old, wanted = _parts(name), _parts(new)
         if old[:2] != wanted[:2]:
             raise InvalidArgumentError("Unity Catalog renames tables within their schema only")
@@ -362,7 +355,7 @@ class UnityCatalog(Catalog):
             found = self.connection.get(f"{api.DELTA}/config", api.CatalogConfig, query)
         except RequestError as error:
             if error.kind == "NoSuchCatalogException":
-                raise not_found(catalog, self.name, ()) from error
+                raise TableNotFoundError(f"{self.name} has no catalog {catalog!r}") from error
             raise
         if found.protocol_version.partition(".")[0] != "1":
             raise StorageError(
@@ -372,10 +365,19 @@ class UnityCatalog(Catalog):
 
     def _raise(self, error: RequestError, name: str, new: str) -> NoReturn:
         if error.kind in ("NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"):
-            raise not_found(name, self.name, ()) from error
+            raise self._not_found(name) from error
         if error.kind == "AlreadyExistsException":
             raise TableAlreadyExistsError(f"the catalog {self.name} has a table {new!r}") from error
         raise error
+
+    def _not_found(self, name: str) -> TableNotFoundError:
+        try:
+            known = self.tables(name.rpartition(".")[0])
+        except DeltaError:  # a server without lists
+            known = []
+        if known:
+            return not_found(name, self.name, known)
+        return TableNotFoundError(f"table {name!r} does not exist in the catalog {self.name}")
 
 
 def _opened(url: str, token: Token, options: dict[str, str], allow_http: bool) -> UnityCatalog:

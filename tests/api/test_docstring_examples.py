@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import refdelta
+from catalog.serving import TOKEN, serving
 from refdelta import (
     AddAction,
     CommitOptions,
@@ -38,12 +39,13 @@ from refdelta.api.optimizer import TableOptimizer
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
 from refdelta.api.transaction import WriteTransaction
-from refdelta.catalog import Catalog, SqlCatalog
-from refdelta.transaction import events
+from refdelta.catalog import Catalog, SqlCatalog, UnityCatalog
+from refdelta.transaction import background, events
 from refdelta.transaction.transaction import Transaction
 
 FUNCTIONS = (write_deltalake, convert_to_deltalake, explain_conflict, observe_commits, instrument)
-WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable, SqlCatalog)
+CATALOGS = (SqlCatalog, UnityCatalog)
+WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable, *CATALOGS)
 METHODS_ALONE = (Handle, Reading, Statements, Catalog)
 """The bases of ``DeltaTable`` and of catalogs, whose example is their own."""
 VALUES = (AddAction, CommitOptions, CommitProperties, CommitResult, Identity, RemoveAction)
@@ -57,6 +59,9 @@ WITHOUT = {
     "SqlCatalog.engine": "SQLAlchemy's, for the tables of the catalog",
     "SqlCatalog.reading": "called for the tables of the catalog",
     "SqlCatalog.writing": "called for the tables of the catalog",
+    "UnityCatalog.name": "a property of one word",
+    "UnityCatalog.load": "called for the tables of the catalog",
+    "UnityCatalog.credentials": "called for the tables of the catalog",
     "Handle.table_uri": "a property of one word",
     "Handle.store": "a property of one word",
     "Handle.pinned": "a property of one word",
@@ -123,15 +128,26 @@ def scope(tmp_path, monkeypatch):
         "uri": str(tmp_path / "empty"),
         "folder": str(tmp_path),
         "SqlCatalog": SqlCatalog,
+        "UnityCatalog": UnityCatalog,
         "pa": pa,
         "pq": pq,
         "Path": Path,
     }
 
 
+@pytest.fixture
+def server(tmp_path):
+    """A server for the examples of its client."""
+    with serving(tmp_path) as served:
+        yield {"url": served.url, "token": TOKEN}
+        background.settle()
+
+
 @pytest.mark.sample(check=30)
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_an_example_runs(name, example, scope, capsys):
+def test_an_example_runs(name, example, scope, request, capsys):
+    if "UnityCatalog(url" in example:
+        scope |= request.getfixturevalue("server")
     exec(compile(example, f"<the example of {name}>", "exec"), scope)
 
 

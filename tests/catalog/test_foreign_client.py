@@ -1,4 +1,4 @@
-"""``refdelta serve`` under a client that was not written here: ``unitycatalog-client`` from PyPI, at pinned versions."""
+"""``refdelta serve`` under a client that was not written here: ``unitycatalog-client`` from PyPI."""
 
 import fcntl
 import json

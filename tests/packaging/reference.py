@@ -20,7 +20,7 @@ import pyarrow as pa
 import refdelta
 import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.catalog import SqlCatalog
+from refdelta.catalog import SqlCatalog, UnityCatalog
 from refdelta.cli.app import app
 from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.core.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
@@ -45,6 +45,7 @@ def page() -> str:
         parts.append(_class("DeltaTable", DeltaTable, "DeltaTable"))
         parts += [_class(name, classes[name], how) for name, how in _REACHED.items()]
         parts.append(_class("SqlCatalog", SqlCatalog, "refdelta.catalog.SqlCatalog(url, warehouse, storage_options)"))
+        parts.append(_class("UnityCatalog", UnityCatalog, "refdelta.catalog.UnityCatalog(url, token, storage_options)"))
         parts += [
             options.section(),
             _values(),
