@@ -62,8 +62,8 @@ _VENDED_MS = 3_600_000
 _PAGE = 1000
 
 _VENDED = {
-    "s3.access-key-id": ("aws_access_key_id", "access_key_id"),
-    "s3.secret-access-key": ("aws_secret_access_key", "secret_access_key"),
+    "s3.access-key-id": ("aws_access_key_id", "access_key_id", "key"),
+    "s3.secret-access-key": ("aws_secret_access_key", "secret_access_key", "secret"),
     "s3.session-token": ("aws_session_token", "session_token", "aws_token", "token"),
     "azure.sas-token": ("azure_storage_sas_token", "azure_sas_token", "sas_token", "azure_storage_sas_key", "sas_key"),
 }

@@ -13,6 +13,7 @@ from catalog.serving import TOKEN, Proxy, serving
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog, UnityCatalog, unity_http
 from refdelta.catalog import delta_api as api
+from refdelta.catalog.base import Entry
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import encode_commit
 from refdelta.engine.log.managed_log import ManagedStore, Refused
@@ -462,3 +463,66 @@ def test_answers_with_gaps_are_refused(table, catalog, name, monkeypatch):
     monkeypatch.setattr(type(catalog), "load", lambda *_: answer)
     with pytest.raises(StorageError, match="names versions"):
         ManagedStore(table.store.inner, table.store.ratifier).ask()
+
+
+# --- credentials ---
+
+
+def granted(*found):
+    """A catalog whose server answers with these credentials, one after the other."""
+    left = list(found)
+
+    class Granting(UnityCatalog):
+        asked = 0
+
+        def _of_table(self, name):
+            self.asked += 1
+            return api.Credentials(storage_credentials=left.pop(0) if len(left) > 1 else left[0])
+
+    return Granting("https://localhost", TOKEN, {"endpoint_url": "http://localhost:1", "allow_http": "true"})
+
+
+def credential(prefix, key, *, lives_ms=3_600_000, **config):
+    config = config or {"s3.access-key-id": key, "s3.secret-access-key": "secret", "gcs.oauth-token": None}
+    until = int(time.time() * 1000) + lives_ms
+    return api.StorageCredential(prefix=prefix, operation="READ_WRITE", expiration_time_ms=until, config=config)
+
+
+ON_S3 = Entry("main.sales.orders", "s3://bucket/tables/a", managed=True, table_id="x")
+
+
+def test_the_most_specific_credentials_are_taken():
+    wide, narrow = credential("s3://bucket", "wide"), credential("s3://bucket/tables/a/", "narrow")
+    other, near = credential("s3://other", "other"), credential("s3://bucket/tables/aa", "near")
+    catalog = granted([other, wide, narrow, near], [other, near])
+    options, until = catalog.credentials(ON_S3)
+    assert (options["aws_access_key_id"], options["endpoint_url"]) == ("narrow", "http://localhost:1")
+    assert until == narrow.expiration_time_ms
+    assert catalog.credentials(ON_S3) == ({"endpoint_url": "http://localhost:1", "allow_http": "true"}, None)
+    assert "secret" not in repr(narrow)
+
+
+def test_credentials_are_asked_for_again_before_they_expire(monkeypatch):
+    catalog = granted([credential("s3://bucket", "one")], [credential("s3://bucket", "two", lives_ms=7_200_000)])
+    store = catalog._store(ON_S3)
+    first, now = store.inner, time.time()
+    assert store.inner is first
+    assert catalog.asked == 1
+    monkeypatch.setattr(time, "time", lambda: now + 3_600 - 301)
+    assert store.inner is first
+    monkeypatch.setattr(time, "time", lambda: now + 3_600 - 299)
+    assert store.inner is not first
+    assert catalog.asked == 2
+
+
+def test_a_user_who_may_only_read(catalog, name, table, through):
+    forbidden = error_of(403, "PermissionDeniedException")
+    asked = []
+
+    def plan(method, path, body):
+        asked.append(path)
+        return forbidden if path.endswith("operation=READ_WRITE") else None
+
+    own = through(plan)
+    assert own._of_table(name).storage_credentials == []
+    assert asked[-1].endswith("operation=READ")
