@@ -8,15 +8,45 @@ several. :class:`UnityCatalog` is a client of a server that speaks Unity Catalog
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from refdelta.catalog.base import Catalog
     from refdelta.catalog.sql import SqlCatalog
     from refdelta.catalog.unity import UnityCatalog
 
-__all__ = ["Catalog", "SqlCatalog", "UnityCatalog"]
+__all__ = ["Catalog", "SqlCatalog", "UnityCatalog", "open_catalog"]
 
 _HOMES = {"Catalog": "base", "SqlCatalog": "sql", "UnityCatalog": "unity"}
+
+
+def open_catalog(url: str, storage_options: "Mapping[str, str] | None" = None) -> "Catalog":
+    """The catalog at a URL: a :class:`UnityCatalog` for ``http`` and ``https``, a :class:`SqlCatalog` for all others.
+
+    Args:
+        url: the URL of the server or of the database. The token for a server comes from the environment,
+            ``REFDELTA_TOKEN``.
+        storage_options: options of the stores of its tables.
+
+    Raises:
+        InvalidArgumentError: the URL is wrong, or a package is not installed.
+        StoreError: the database cannot be reached.
+
+    Example::
+
+        from refdelta.catalog import open_catalog
+
+        open_catalog(f"sqlite:///{folder}/catalog.db").tables()
+    """
+    if url.partition("://")[0].lower() not in {"http", "https"}:
+        from refdelta.catalog.sql import SqlCatalog
+
+        return SqlCatalog(url, storage_options=storage_options)
+    import os
+
+    from refdelta.catalog.unity import UnityCatalog
+
+    return UnityCatalog(url, os.environ.get("REFDELTA_TOKEN") or None, storage_options)
 
 
 def __getattr__(name: str) -> "Any":

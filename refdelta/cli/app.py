@@ -11,7 +11,6 @@ from refdelta.cli import (  # noqa: F401
     reading,
     running,
     seeing,
-    serving,
     verifying,
     writing,
 )

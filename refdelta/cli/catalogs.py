@@ -1,11 +1,15 @@
-"""``refdelta catalog``: the tables of a catalog: their names, folders, and which of their commits are published."""
+"""``refdelta catalog``: the tables of a catalog, their names and folders; ``refdelta serve``: it serves them."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from refdelta.arguments import missing_package
 from refdelta.cli.group import (
     CATALOG_VARIABLE,
     FOLDER,
@@ -17,9 +21,14 @@ from refdelta.cli.group import (
     storage_options,
 )
 from refdelta.cli.render import counted, echo_json
+from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from refdelta.catalog import Catalog
+
+TOKENS_VARIABLE = "REFDELTA_TOKENS"
+_EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
+_NEEDED = ("sqlalchemy", "starlette", "uvicorn")
 
 
 @app.group("catalog", cls=ShownGroup)
@@ -116,3 +125,88 @@ def publish(name: str, storage_options: dict[str, str], as_json: bool) -> None:
         echo_json({"published": count})
     else:
         click.echo(f"{counted(count, 'commit')} published")
+
+
+# --- for other programs -----------------------------------------------------------------------------------------------
+
+
+@app.command(
+    "serve",
+    examples=(
+        "serve --catalog sqlite:///catalog.db --warehouse warehouse --token-file tokens",
+        "serve --catalog sqlite:////srv/catalog.db --warehouse s3://bucket/tables --max-unpublished 10",
+        "serve --catalog sqlite:///catalog.db --host 0.0.0.0 --port 443 --certificate cert.pem --key key.pem",
+    ),
+)
+@click.option(
+    "--catalog",
+    "url",
+    metavar="URL",
+    required=True,
+    envvar=CATALOG_VARIABLE,
+    help=f"The database, as SqlCatalog takes it. Put a URL with a password into the variable {CATALOG_VARIABLE}: other "
+    "users of a machine can see command lines.",
+)
+@click.option(
+    "--warehouse", metavar="DIR|URI", help="The folder for new tables. Without one, clients cannot create tables."
+)
+@click.option(
+    "--token-file",
+    type=_EXISTING,
+    help=f"The bearer tokens, one a line; otherwise they come from the variable {TOKENS_VARIABLE}. Each one opens "
+    "everything.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 is any free port.")
+@click.option(
+    "--certificate", type=_EXISTING, help="The certificate, for https; without it, put a proxy with TLS before it."
+)
+@click.option("--key", type=_EXISTING, help="The key of the certificate.")
+@click.option(
+    "--max-unpublished",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many commits of a table may wait to be published; more are refused (429) until somebody publishes.",
+)
+@click.option(
+    "--vend-credentials",
+    is_flag=True,
+    help="Give clients the credentials of --storage-option, so that they need none of their own. They are the server's "
+    "own: neither limited to a table, nor to reading, nor in time.",
+)
+@storage_options
+def serve(
+    url: str,
+    warehouse: str | None,
+    token_file: Path | None,
+    host: str,
+    port: int,
+    certificate: Path | None,
+    key: Path | None,
+    max_unpublished: int,
+    vend_credentials: bool,
+    storage_options: dict[str, str],
+) -> None:
+    """Serve the tables of a catalog to other programs, by Unity Catalog's Delta API.
+
+    Runs until it is stopped. Names have three parts: catalog.schema.table.
+    """
+    for package in _NEEDED:
+        if importlib.util.find_spec(package) is None:
+            raise missing_package("serve", package, extra="serve")
+    from refdelta.catalog.server import listen, make_app, read_tokens, run, url_of
+    from refdelta.catalog.service import open_served
+
+    if (certificate is None) != (key is None):
+        raise InvalidArgumentError("--certificate and --key belong together")
+    text = token_file.read_text() if token_file is not None else os.environ.get(TOKENS_VARIABLE, "")
+    if not text.strip():
+        raise InvalidArgumentError(f"the server needs tokens: --token-file, or the variable {TOKENS_VARIABLE}")
+    tokens = read_tokens(text)
+    with open_served(url, warehouse, storage_options or None) as catalog:
+        application = make_app(catalog, tokens, most_unpublished=max_unpublished, vend=vend_credentials)
+        with listen(host, port) as listener:
+            click.echo(f"serving {catalog.name} at {url_of(listener, tls=certificate is not None)}")
+            files = {"certificate": certificate, "key": key} if certificate and key else None
+            run(application, listener, files)

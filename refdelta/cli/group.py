@@ -128,8 +128,9 @@ def in_a_catalog(command: Command) -> Command:
         envvar=CATALOG_VARIABLE,
         expose_value=False,
         callback=_catalog_noted,
-        help="The catalog that has the table, whose name is then TABLE: the URL of its database. "
-        f"{CATALOG_VARIABLE} in the environment says it for all commands, and shows no password to other users.",
+        help="The catalog that has the table, whose name is then TABLE: the URL of its database, or of a server of "
+        f"Unity Catalog's interface. {CATALOG_VARIABLE} in the environment says it for all commands, and shows no "
+        "password to other users; REFDELTA_TOKEN is the server's token.",
     )(command)
 
 
@@ -142,9 +143,9 @@ def catalog_in_use(storage_options: dict[str, str] | None = None) -> Catalog | N
     url = click.get_current_context().meta.get(_CATALOG)
     if url is None:
         return None
-    from refdelta.catalog import SqlCatalog
+    from refdelta.catalog import open_catalog
 
-    return SqlCatalog(url, storage_options=storage_options or None)
+    return open_catalog(url, storage_options or None)
 
 
 def only_by_path(what: str) -> None:

@@ -61,9 +61,9 @@ def place_of(options: Mapping[str, str]) -> str | DeltaTable:
                 "a table of a catalog takes the options catalog (the URL of its database) and table (its name), "
                 "and no path"
             )
-        from refdelta.catalog import SqlCatalog
+        from refdelta.catalog import open_catalog
 
-        return SqlCatalog(catalog, storage_options=storage_options(options)).table(table)
+        return open_catalog(catalog, storage_options(options)).table(table)
     if not path:
         raise InvalidArgumentError(
             "the data source refdelta needs a path, and one only: load(path), save(path), start(path), or in SQL "

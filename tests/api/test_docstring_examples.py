@@ -39,11 +39,11 @@ from refdelta.api.optimizer import TableOptimizer
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
 from refdelta.api.transaction import WriteTransaction
-from refdelta.catalog import Catalog, SqlCatalog, UnityCatalog
+from refdelta.catalog import Catalog, SqlCatalog, UnityCatalog, open_catalog
 from refdelta.transaction import background, events
 from refdelta.transaction.transaction import Transaction
 
-FUNCTIONS = (write_deltalake, convert_to_deltalake, explain_conflict, observe_commits, instrument)
+FUNCTIONS = (write_deltalake, convert_to_deltalake, explain_conflict, observe_commits, instrument, open_catalog)
 CATALOGS = (SqlCatalog, UnityCatalog)
 WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable, *CATALOGS)
 METHODS_ALONE = (Handle, Reading, Statements, Catalog)

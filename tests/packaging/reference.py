@@ -20,7 +20,7 @@ import pyarrow as pa
 import refdelta
 import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.catalog import SqlCatalog, UnityCatalog
+from refdelta.catalog import SqlCatalog, UnityCatalog, open_catalog
 from refdelta.cli.app import app
 from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.core.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
@@ -102,6 +102,7 @@ def _objects() -> Iterator[dict[str, Any]]:
 
 def _functions() -> str:
     rows = [(f"`{name}{signature(getattr(refdelta, name))}`", first(getattr(refdelta, name))) for name in _FUNCTIONS]
+    rows.append((f"`refdelta.catalog.open_catalog{signature(open_catalog)}`", first(open_catalog)))
     return _section("Functions", "`from refdelta import ...`", ("function", ""), rows)
 
 
