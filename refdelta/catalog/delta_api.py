@@ -279,7 +279,7 @@ class CommitReport(Wire, frozen=True):
     file_size_histogram: SizeHistogram | None = None
 
 
-class Report(Wire, frozen=True):
+class MetricsReport(Wire, frozen=True):
     """The container of metrics."""
 
     commit_report: CommitReport | None = None
@@ -289,7 +289,7 @@ class ReportMetrics(Wire, frozen=True):
     """``DeltaReportMetricsRequest``."""
 
     table_id: str
-    report: Report | None = None
+    report: MetricsReport | None = None
 
 
 class ApiErrorModel(Wire, frozen=True):

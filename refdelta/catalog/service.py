@@ -89,7 +89,7 @@ def invalid(message: str) -> ApiError:
 
 
 @dataclass(frozen=True)
-class State:
+class ServedState:
     """The part of a version of a table that the catalog shows.
 
     Attributes:
@@ -106,12 +106,12 @@ class State:
     metadata: Metadata
     domains: Mapping[str, DomainMetadata]
 
-    def advanced(self, version: int, actions: Sequence[AnyAction]) -> State:
+    def advanced(self, version: int, actions: Sequence[AnyAction]) -> ServedState:
         """The state after one more commit."""
         return _folded(version, actions, self)
 
 
-def _folded(version: int, actions: Sequence[AnyAction], before: State | None) -> State:
+def _folded(version: int, actions: Sequence[AnyAction], before: ServedState | None) -> ServedState:
     protocol = next((one for one in actions if isinstance(one, Protocol)), before.protocol if before else None)
     metadata = next((one for one in actions if isinstance(one, Metadata)), before.metadata if before else None)
     domains = dict(before.domains) if before else {}
@@ -122,7 +122,7 @@ def _folded(version: int, actions: Sequence[AnyAction], before: State | None) ->
                 domains[one.domain] = one
     if protocol is None or metadata is None:
         raise InvalidLogError("it has no protocol or no metadata", file=commit_key(version))
-    return State(version, in_commit_timestamp(actions, commit_key(version)), protocol, metadata, domains)
+    return ServedState(version, in_commit_timestamp(actions, commit_key(version)), protocol, metadata, domains)
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class _Held:
     """A table as the server remembers it."""
 
     log: ManagedStore
-    state: State | None = None
+    state: ServedState | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -314,7 +314,7 @@ class DeltaService:
             raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
         return self.load(catalog, schema, request.name)
 
-    def _version_zero(self, entry: Entry) -> State:
+    def _version_zero(self, entry: Entry) -> ServedState:
         key = commit_key(0)
         store = self._catalog.store_of(entry)
         try:
@@ -501,7 +501,7 @@ class DeltaService:
         finally:
             held.lock.release()
 
-    def _state(self, held: _Held, answer: Ratified) -> State:
+    def _state(self, held: _Held, answer: Ratified) -> ServedState:
         """The state of the latest version, from the commits since the last one that was asked for, or from the log."""
         state = held.state
         if state is None or not 0 <= answer.latest - state.version <= _READ_ON:
@@ -516,10 +516,10 @@ class DeltaService:
         return state
 
     @staticmethod
-    def _read(log: Store, version: int | None) -> State:
+    def _read(log: Store, version: int | None) -> ServedState:
         found = load_snapshot(log, version)
         info = found.commit_info.fields.get("inCommitTimestamp") if found.commit_info else None
-        return State(found.version, info, found.protocol, found.metadata, found.domains)
+        return ServedState(found.version, info, found.protocol, found.metadata, found.domains)
 
     def _loaded(self, row: Row) -> api.LoadedTable:
         entry = row.entry
@@ -532,7 +532,7 @@ class DeltaService:
             answer = held.log.ask()
             return self._reply(row, held.log.uri, self._state(held, answer), answer)
 
-    def _reply(self, row: Row, location: str, state: State, answer: Ratified | None) -> api.LoadedTable:
+    def _reply(self, row: Row, location: str, state: ServedState, answer: Ratified | None) -> api.LoadedTable:
         entry = row.entry
         latest = state.version if answer is None else answer.latest
         return api.LoadedTable(
@@ -672,7 +672,7 @@ def _once(request: api.UpdateTable) -> dict[type, Any]:
     return found
 
 
-def _next_state(before: State, commit: api.ApiCommit, actions: Sequence[AnyAction], table_id: str) -> State:
+def _next_state(before: ServedState, commit: api.ApiCommit, actions: Sequence[AnyAction], table_id: str) -> ServedState:
     """The state after a commit, if it may follow."""
     if before.timestamp_ms is not None and commit.timestamp <= before.timestamp_ms:
         raise invalid(f"the in-commit timestamp {commit.timestamp} is not after that of the version before, "
@@ -701,7 +701,7 @@ def _check_managed(protocol: Protocol, metadata: Metadata, table_id: str | None)
             raise invalid(f"the property {name} of the table is {configuration.get(name)!r}, and not {value!r}")
 
 
-def _check_changes(changes: list[api.Update], after: State) -> None:
+def _check_changes(changes: list[api.Update], after: ServedState) -> None:
     """Refuse changes of metadata that are not those of the commit: the log decides, and a client that says something
     else is mistaken.
     """
