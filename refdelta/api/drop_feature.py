@@ -114,8 +114,9 @@ class _Drop:
 
     def _newest(self) -> Snapshot:
         with self.begin() as txn:
-            background.settle(txn.store.uri)  # no checkpoint of an earlier version comes after what follows
-            return txn.existing
+            existing = txn.existing
+            background.settle(existing.store.uri)  # no checkpoint of an earlier version comes after what follows
+            return existing
 
     def _clean(self, name: str, removal: Removal) -> bool:
         """Stop the use of the feature and remove those traces that the last commit cannot remove itself.

@@ -239,7 +239,7 @@ def prop(data: bytes) -> Any:
     configuration = {name: value for name, _, value in pairs}
     _maybe(lambda: properties.validate(configuration))
     parsed = properties.TableProperties.parse(configuration)
-    assert parsed.checkpoint_interval >= 1
+    assert parsed.checkpoint_interval is None or parsed.checkpoint_interval >= 1
     assert parsed.log_retention_ms >= 0
     return parsed.column_mapping_mode, parsed.isolation_level, parsed.data_skipping_stats_columns is None
 

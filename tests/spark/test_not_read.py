@@ -129,7 +129,7 @@ def test_a_path_is_a_path(table: Path, end: str) -> None:
 
 def test_a_table_needs_a_path() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="tables of Spark's catalog give it none"):
-        ours.path_of({})
+        ours.place_of({})
 
 
 @pytest.mark.parametrize("name", sorted(listed("option") | OTHERS))
