@@ -210,6 +210,10 @@ _TEXTS: Final = {
         "they exist",
         "ict-4": "the timestamp of the commit that enables them is later than the commit file of the version before",
     },
+    "Writer Requirements for Catalog-managed tables": {
+        "catalog-9": "in-commit timestamps are supported and active",
+        "catalog-10": "each commitInfo has a txnId, by which a commit whose reply was lost is found again",
+    },
     "Writer Requirements for Row Tracking": {
         "track-1": "where the feature is supported and not suspended, every new add has a baseRowId, and default "
         "ids are unique in a version",

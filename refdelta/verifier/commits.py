@@ -267,6 +267,7 @@ class HistoryCheck(CommitFindings):
         self._rearranged()
         self._append_only()
         self._timestamp()
+        self._managed()
         self._changes()
         if not self.after.supports("domainMetadata"):
             for line in self.commit.lines:
@@ -404,6 +405,16 @@ class HistoryCheck(CommitFindings):
             if file_time is not None and stamp <= file_time:
                 message = f"inCommitTimestamp {stamp} is not later than the file of the version before, {file_time}"
                 self.find("ict-4", message, _first(self.commit), warning=True)
+
+    def _managed(self) -> None:
+        if not self.after.supports("catalogManaged"):
+            return
+        if not _stamped(self.after):
+            self.find("catalog-9", "in-commit timestamps are not enabled", _first(self.commit))
+        infos = [line for line in self.commit.lines if isinstance(line.action, CommitInfo)]
+        ids = [line.action.fields.get("txnId") for line in infos if isinstance(line.action, CommitInfo)]
+        if not any(isinstance(one, str) and one for one in ids):
+            self.find("catalog-10", "no commitInfo has a txnId", infos[0] if infos else _first(self.commit))
 
     def _stamp(self) -> int | None:
         first = _first(self.commit)

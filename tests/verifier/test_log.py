@@ -203,6 +203,22 @@ def test_versions_that_went_without_a_checkpoint():
     assert found(made) == [("check-7", 1, None)]
 
 
+def test_a_catalog_managed_table_has_timestamps_and_ids():
+    managed = protocol("inCommitTimestamp", reader=("catalogManaged",))
+    on = {"delta.enableInCommitTimestamps": "true"}
+
+    def commit(stamp, txn_id):
+        return {"commitInfo": {"inCommitTimestamp": stamp, "operation": "WRITE", "txnId": txn_id}}
+
+    made = Handmade()
+    made.commit(commit(5, "a"), managed, metadata(SCHEMA, configuration=on))
+    made.commit(commit(6, "b"), add("a"))
+    assert found(made) == []
+    made.commit(commit(7, None), add("b"))
+    made.commit(commit(8, "c"), metadata(SCHEMA))
+    assert found(made) == [("catalog-10", 2, 1), ("catalog-9", 3, 1)]
+
+
 class TestTimestamps:
     def test_they_rise_and_stand_first(self):
         made = Handmade()
