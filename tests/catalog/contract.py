@@ -395,6 +395,7 @@ class CatalogContract:
         assert ids(check_log(reopen())) == [*there, 3]
         assert log_of(seen).unpublished() == ()
 
+    @pytest.mark.tier("test")
     @pytest.mark.usefixtures("unpublished")
     def test_a_publisher_that_ends_half_way(self, reopen: Reopen, table: DeltaTable) -> None:
         rows_there: list[int] = []
@@ -497,6 +498,7 @@ class CatalogContract:
         assert log_of(table).unpublished() == ()
         assert ids(check_log(reopen())) == [*range(6)]
 
+    @pytest.mark.tier("test")
     @pytest.mark.usefixtures("unpublished")
     def test_the_backlog_is_bounded(
         self, catalog: Catalog, reopen: Reopen, table: DeltaTable, monkeypatch: pytest.MonkeyPatch

@@ -45,6 +45,7 @@ class TestSqliteStaged(Sqlite):
     commits = "staged"
 
 
+@pytest.mark.tier("test")
 class TestSqliteInline(Sqlite):
     commits = "inline"
 

@@ -23,6 +23,8 @@ from refdelta.core.log.actions import CommitInfo, DomainMetadata, Protocol
 from refdelta.core.log.codec import encode_commit
 from refdelta.transaction import background
 
+pytestmark = pytest.mark.tier("test")
+
 SCHEMA = pa.schema({"id": pa.int64()})
 HERE = "/delta/v1/catalogs/main/schemas/sales/tables/orders"
 

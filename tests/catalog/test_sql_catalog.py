@@ -256,6 +256,7 @@ def test_a_catalog_survives_a_pickle(catalog, table):
     assert DeltaTable.in_store(store).version() == 0
 
 
+@pytest.mark.tier("test")
 def test_no_connection_is_left_behind(tmp_path):
     code = (
         "import gc, pyarrow as pa; from refdelta.catalog import SqlCatalog\n"
@@ -324,6 +325,7 @@ def test_many_threads_that_lose_do_not_wait_for_connections(catalog):
         assert {one for found in pool.map(lose, range(40)) for one in found} == {managed_log.Refused}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("where", ["sqlite", "postgres"])
 def test_a_new_catalog_is_opened_by_many_at_once(where, tmp_path, request):
     server = request.getfixturevalue("postgres_server") if where == "postgres" else None

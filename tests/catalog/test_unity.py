@@ -20,6 +20,8 @@ from refdelta.engine.log.managed_log import ManagedStore, Refused
 from refdelta.transaction import background
 from refdelta_storage import Created, StorageError
 
+pytestmark = pytest.mark.tier("test")
+
 SCHEMA = pa.schema({"id": pa.int64(), "town": pa.string()})
 ROWS = pa.table({"id": range(10), "town": ["Oslo"] * 10}, SCHEMA)
 
@@ -508,9 +510,9 @@ def test_credentials_are_asked_for_again_before_they_expire(monkeypatch):
     first, now = store.inner, time.time()
     assert store.inner is first
     assert catalog.asked == 1
-    monkeypatch.setattr(time, "time", lambda: now + 3_600 - 301)
+    monkeypatch.setattr(time, "time", lambda: now + 3_600 - 400)
     assert store.inner is first
-    monkeypatch.setattr(time, "time", lambda: now + 3_600 - 299)
+    monkeypatch.setattr(time, "time", lambda: now + 3_600 - 200)
     assert store.inner is not first
     assert catalog.asked == 2
 

@@ -14,6 +14,7 @@ from model.on_catalog import OnCatalog
 from refdelta.transaction import background
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1, test=4)
 @pytest.mark.parametrize("layout", [PLAIN, PARTITIONED, ROWS], ids=str)
 @pytest.mark.parametrize("level", [SERIALIZABLE, WRITE_SERIALIZABLE])

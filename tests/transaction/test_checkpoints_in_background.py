@@ -83,6 +83,7 @@ def test_without_the_property_one_at_a_time_is_written(tmp_path, gate, soon):
     assert table.count() == DeltaTable(tmp_path).count() == 55
 
 
+@pytest.mark.tier("test")
 def test_where_checkpoints_are_slower_than_commits_for_ever_few_versions_are_held(tmp_path, gate):
     """With a property, none is left out. Then a commit waits at last, since each waiting one holds a version."""
     write_deltalake(tmp_path, ROW, configuration={"delta.checkpointInterval": "1"})
@@ -232,6 +233,7 @@ def run(path, end, configuration=EVERY_SECOND):
     return subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise KeyError('end')"])
@@ -245,6 +247,7 @@ def test_a_process_that_ends_has_written_them(tmp_path, end, policy):
     assert load_snapshot(DeltaTable(tmp_path).store).segment.checkpoint.version == 4
 
 
+@pytest.mark.tier("test")
 def test_a_process_that_dies_leaves_nothing_half_written_and_the_next_one_makes_up_for_it(tmp_path):
     done = run(tmp_path, "os._exit(9)")
     assert (done.returncode, done.stderr) == (9, "")

@@ -119,6 +119,7 @@ def test_appends_add_one_sidecar_for_what_is_new(again):
     assert state(from_the_checkpoint(log)) == state(log.snapshot)
 
 
+@pytest.mark.tier("test")
 def test_they_stay_few_and_each_file_is_written_a_few_times(again):
     log, written = Log(), 0
     for number in range(40):
