@@ -7,23 +7,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from refdelta.core.table.row_tracking import enables
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
-from refdelta.operations.alter.columns import (
-    add_columns,
-    change_type,
-    drop_columns,
-    move_column,
-    rename_column,
-    set_column_metadata,
-    set_default,
-    set_nullable,
-    sync_identity,
-)
-from refdelta.operations.alter.constraints import add_constraint, drop_constraint
-from refdelta.operations.alter.domains import set_domain
-from refdelta.operations.alter.features import add_feature
-from refdelta.operations.alter.properties import set_properties, set_table_description, set_table_name, unset_properties
-from refdelta.operations.dml.row_ids import backfill
-from refdelta.operations.layout.clustering import cluster_by
 from refdelta.transaction.options import records_applications, without_applications
 from refdelta.transaction.results import CommitResult
 
@@ -89,6 +72,8 @@ class Alterations(Generic[R]):
 
             table.alter.set_table_properties({"delta.enableDeletionVectors": "true", "owner": "Ada"})
         """
+        from refdelta.operations.alter.properties import set_properties
+
         return self._alter(options, set_properties, properties)
 
     def unset_table_properties(
@@ -109,6 +94,8 @@ class Alterations(Generic[R]):
 
             table.alter.unset_table_properties(["delta.targetFileSize"], if_exists=True)
         """
+        from refdelta.operations.alter.properties import unset_properties
+
         return self._alter(options, unset_properties, names, if_exists=if_exists)
 
     def cluster_by(self, columns: Sequence[str] | str | None, **options: Unpack[CommitOptions]) -> R:
@@ -136,6 +123,8 @@ class Alterations(Generic[R]):
             table.alter.cluster_by(["day", "id"])
             table.optimize.cluster()
         """
+        from refdelta.operations.layout.clustering import cluster_by
+
         return self._alter(options, cluster_by, columns)
 
     def add_constraint(self, constraints: Mapping[str, str], **options: Unpack[CommitOptions]) -> R:
@@ -158,6 +147,8 @@ class Alterations(Generic[R]):
 
             table.alter.add_constraint({"positive": "amount >= 0"})
         """
+        from refdelta.operations.alter.constraints import add_constraint
+
         return self._alter(options, add_constraint, constraints)
 
     def drop_constraint(self, name: str, raise_if_not_exists: bool = True, **options: Unpack[CommitOptions]) -> R:
@@ -177,6 +168,8 @@ class Alterations(Generic[R]):
             table.alter.add_constraint({"positive": "amount >= 0"})
             table.alter.drop_constraint("positive")
         """
+        from refdelta.operations.alter.constraints import drop_constraint
+
         return self._alter(options, drop_constraint, name, raise_if_not_exists=raise_if_not_exists)
 
     def set_table_name(self, name: str | None, **options: Unpack[CommitOptions]) -> R:
@@ -193,6 +186,8 @@ class Alterations(Generic[R]):
 
             table.alter.set_table_name("orders")
         """
+        from refdelta.operations.alter.properties import set_table_name
+
         return self._alter(options, set_table_name, name)
 
     def set_table_description(self, description: str | None, **options: Unpack[CommitOptions]) -> R:
@@ -209,6 +204,8 @@ class Alterations(Generic[R]):
 
             table.alter.set_table_description("one row for each order")
         """
+        from refdelta.operations.alter.properties import set_table_description
+
         return self._alter(options, set_table_description, description)
 
     def add_feature(
@@ -234,6 +231,8 @@ class Alterations(Generic[R]):
 
             table.alter.add_feature("deletionVectors", allow_protocol_versions_increase=True)
         """
+        from refdelta.operations.alter.features import add_feature
+
         return self._alter(options, add_feature, feature, raise_versions=allow_protocol_versions_increase)
 
     # --- columns ---
@@ -257,6 +256,8 @@ class Alterations(Generic[R]):
 
             table.alter.add_columns([pa.field("town", pa.string()), pa.field("visits", pa.int32())])
         """
+        from refdelta.operations.alter.columns import add_columns
+
         return self._alter(options, add_columns, fields)
 
     def rename_column(self, column: str, new_name: str, **options: Unpack[CommitOptions]) -> R:
@@ -280,6 +281,8 @@ class Alterations(Generic[R]):
             table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
             table.alter.rename_column("amount", "price")
         """
+        from refdelta.operations.alter.columns import rename_column
+
         return self._alter(options, rename_column, column, new_name)
 
     def drop_columns(
@@ -303,6 +306,8 @@ class Alterations(Generic[R]):
             table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
             table.alter.drop_columns(["day"])
         """
+        from refdelta.operations.alter.columns import drop_columns
+
         return self._alter(options, drop_columns, columns, if_exists=if_exists)
 
     def change_type(self, column: str, new_type: Any, **options: Unpack[CommitOptions]) -> R:
@@ -328,6 +333,8 @@ class Alterations(Generic[R]):
             table.alter.set_table_properties({"delta.enableTypeWidening": "true"})
             table.alter.change_type("day", "timestamp_ntz")
         """
+        from refdelta.operations.alter.columns import change_type
+
         return self._alter(options, change_type, column, new_type)
 
     def set_nullable(self, column: str, nullable: bool = True, **options: Unpack[CommitOptions]) -> R:
@@ -347,6 +354,8 @@ class Alterations(Generic[R]):
 
             table.alter.set_nullable("id", False)
         """
+        from refdelta.operations.alter.columns import set_nullable
+
         return self._alter(options, set_nullable, column, nullable)
 
     def drop_column_not_null(self, column_name: str, **options: Unpack[CommitOptions]) -> R:
@@ -379,6 +388,8 @@ class Alterations(Generic[R]):
 
             table.alter.move_column("day", after="id")
         """
+        from refdelta.operations.alter.columns import move_column
+
         return self._alter(options, move_column, column, after=after)
 
     def set_default(self, column: str, default: str, **options: Unpack[CommitOptions]) -> R:
@@ -400,6 +411,8 @@ class Alterations(Generic[R]):
             table.alter.add_feature("allowColumnDefaults", allow_protocol_versions_increase=True)
             table.alter.set_default("amount", "0.0")
         """
+        from refdelta.operations.alter.columns import set_default
+
         return self._alter(options, set_default, column, default)
 
     def drop_default(self, column: str, **options: Unpack[CommitOptions]) -> R:
@@ -419,6 +432,8 @@ class Alterations(Generic[R]):
             table.alter.set_default("amount", "0.0")
             table.alter.drop_default("amount")
         """
+        from refdelta.operations.alter.columns import set_default
+
         return self._alter(options, set_default, column, None)
 
     def set_column_metadata(self, column: str, metadata: Mapping[str, Any], **options: Unpack[CommitOptions]) -> R:
@@ -438,6 +453,8 @@ class Alterations(Generic[R]):
 
             table.alter.set_column_metadata("amount", {"comment": "in euro"})
         """
+        from refdelta.operations.alter.columns import set_column_metadata
+
         return self._alter(options, set_column_metadata, column, metadata)
 
     def sync_identity(self, column: str, **options: Unpack[CommitOptions]) -> R:
@@ -462,6 +479,8 @@ class Alterations(Generic[R]):
             write_deltalake(table, pa.table({"id": [7], "town": ["Oslo"]}), mode="append")
             table.alter.sync_identity("id")  # the next number is 8
         """
+        from refdelta.operations.alter.columns import sync_identity
+
         return self._alter(options, sync_identity, column)
 
 
@@ -505,6 +524,8 @@ class TableAlterer(Alterations[CommitResult]):
 
     def _backfill_row_ids(self, options: CommitOptions) -> None:
         """Give row ids to the files of a large table. A commit that conflicts is repeated with half as many files."""
+        from refdelta.operations.dml.row_ids import backfill
+
         lost = 0
         while True:
             try:
@@ -544,6 +565,8 @@ class TableAlterer(Alterations[CommitResult]):
             table.alter.set_domain_metadata("app.owner", "Ada")
             table.alter.set_domain_metadata("app.owner", None)
         """
+        from refdelta.operations.alter.domains import set_domain
+
         return self._alter(options, set_domain, domain, configuration, upgrade=True)
 
     def drop_feature(

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Unpack
 import pyarrow as pa
 
 from refdelta.api.alter import Alterations
-from refdelta.core.expressions.predicate import TRUE
 from refdelta.engine.arrow.arrays import empty_table
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import to_bitmap
-from refdelta.engine.scan.filters import BoundFilter, row_filter
-from refdelta.engine.scan.reader import POSITION, ScanFile, read_file
-from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.alter.unmapping import removes_mapping
-from refdelta.operations.dml.rewrite import record_inserts
 from refdelta.operations.dml.rewrite_result import RewriteResult
 from refdelta.operations.layout import STATEMENTS
 from refdelta.operations.layout.auto_compact import auto_compact
@@ -118,6 +112,12 @@ class WriteTransaction(Transaction, Alterations[None]):
                     txn.append(rows)
                 txn.commit()
         """
+        from refdelta.core.expressions.predicate import TRUE
+        from refdelta.engine.expressions.sql import parse_predicate
+        from refdelta.engine.scan.filters import BoundFilter, row_filter
+        from refdelta.engine.scan.reader import POSITION, ScanFile, read_file
+        from refdelta.engine.scan.scan import plan_scan, scan_files
+
         self._check_open("read")
         snapshot = self.existing
         if isinstance(predicate, str):
@@ -538,7 +538,10 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         self._check_open("commit")
         try:
-            record_inserts(self, self._appended.adds)
+            if self.is_fed:
+                from refdelta.operations.dml.rewrite import record_inserts
+
+                record_inserts(self, self._appended.adds)
         except BaseException:
             self.abort()
             raise

@@ -12,7 +12,6 @@ from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.reads import ReadSet, ReadTable
 from refdelta.core.log.actions import AnyAction, Metadata, Protocol, Txn
 from refdelta.core.log.assigned import CommitClock, RowIds
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.table.clustering import DOMAIN as CLUSTERING_DOMAIN
 from refdelta.core.table.clustering import FEATURE as CLUSTERING
 from refdelta.core.table.evolution import keeps_columns, moved_changes, notes_version
@@ -20,11 +19,11 @@ from refdelta.core.table.features import features_of
 from refdelta.core.table.in_commit_timestamp import enablement, kept
 from refdelta.core.table.row_tracking import PRESERVED, is_assigned, is_enabled
 from refdelta.core.table.types import has_identity_columns
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.transaction.commit_info import CommitDescription, commit_info, now_ms
 
 if TYPE_CHECKING:
     from refdelta.core.conflicts.isolation import IsolationLevel
+    from refdelta.core.conflicts.reads import RowPredicate
     from refdelta.core.conflicts.state import RowChanges
     from refdelta.core.rows.relocation import Group
     from refdelta.engine.log.snapshot import Snapshot
@@ -125,9 +124,16 @@ def _tags(protocol: Protocol | None, metadata: Metadata | None) -> dict[str, str
 
 def _read_table(snapshot: Snapshot) -> ReadTable:
     schema, columns = snapshot.schema, tuple(snapshot.partition_columns)
+
+    def parse(sql: str) -> RowPredicate:
+        from refdelta.core.pruning.row_predicate import row_predicate
+        from refdelta.engine.expressions.sql import parse_predicate  # only predicates of winners are parsed
+
+        return row_predicate(parse_predicate(sql, schema, recorded=True), schema, columns)
+
     return ReadTable(
         metadata=snapshot.metadata,
-        parse=lambda sql: row_predicate(parse_predicate(sql, schema, recorded=True), schema, columns),
+        parse=parse,
         one_writer=has_identity_columns(schema),
         tracks_rows=is_enabled(snapshot.protocol, snapshot.metadata),
         clustered=CLUSTERING in features_of(snapshot.protocol),

@@ -20,7 +20,6 @@ from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
 from refdelta.core.conflicts.state import RowChanges
 from refdelta.core.log.actions import Add, AnyAction, Cdc, Metadata, Protocol, Remove
 from refdelta.core.log.paths import same_path
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
@@ -45,7 +44,6 @@ from refdelta.transaction.options import CommitOptions, check_options, checked
 from refdelta.transaction.post_commit import after_commit, failed
 from refdelta.transaction.prepared_commit import prepare_commit
 from refdelta.transaction.results import CommitResult
-from refdelta.transaction.row_lookup import trace_rows
 from refdelta.transaction.row_matching import Matches, RowMatching, only
 
 if TYPE_CHECKING:
@@ -203,6 +201,8 @@ class Transaction:
             matches: a finer test than the predicate, for the live rows of a file that another writer added, in batches
                 of the table's schema. Without it, a row matches if the predicate is true.
         """
+        from refdelta.core.pruning.row_predicate import row_predicate
+
         table = self.snapshot
         asked = EVERY_ROW if table is None else row_predicate(predicate, table.schema, table.partition_columns)
         self._reads = self._reads.with_predicate(asked, finer=matches is not None)
@@ -551,6 +551,8 @@ class Transaction:
         return self.row_matching.look(self.snapshot, map(only, rows)) if self.snapshot else iter(())
 
     def _locate_rows(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, RelocationById]:
+        from refdelta.transaction.row_lookup import trace_rows
+
         return trace_rows(self.snapshot, inputs, outputs) if self.snapshot else {}
 
     def _metrics_of(self, groups: Sequence[Group]) -> dict[str, str] | None:

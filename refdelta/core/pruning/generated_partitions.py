@@ -38,9 +38,6 @@ from refdelta.core.expressions.time_format import parts_of
 from refdelta.core.table.types import BOOLEAN, DATE, INTEGRAL, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
 from refdelta.errors import ExpressionError
 
-GENERATION = "delta.generationExpression"
-"""The metadata of a generated column that hold its expression (PROTOCOL.md, "Generated Columns")."""
-
 # Zones are off by 18 hours at most, and a day was skipped where one changed the side of the date line.
 _ZONE = DAY
 # Of longer lists only the smallest and the largest item count.

@@ -20,6 +20,9 @@ from refdelta.core.table.properties import CONSTRAINT_PREFIX, get, records_chang
 from refdelta.core.table.types import parse_schema
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 
+GENERATION: Final = "delta.generationExpression"
+"""The metadata of a generated column that hold its expression (PROTOCOL.md, "Generated Columns")."""
+
 
 class ActivationFacts(msgspec.Struct, frozen=True):
     """The parts of a table's metadata that activate features.
@@ -140,7 +143,7 @@ _ROWS: tuple[Feature, ...] = (
     _writer("invariants", legacy=(1, 2), write="always", active=_field_key("delta.invariants")),
     _writer("checkConstraints", legacy=(1, 3), write="always", active=_constrained, drop="plain"),
     _writer("changeDataFeed", legacy=(1, 4), write="always", active=lambda facts: records_changes(facts.configuration)),
-    _writer("generatedColumns", legacy=(1, 4), write="always", active=_field_key("delta.generationExpression")),
+    _writer("generatedColumns", legacy=(1, 4), write="always", active=_field_key(GENERATION)),
     _both(
         "columnMapping",
         legacy=(2, 5),

@@ -29,7 +29,6 @@ from refdelta.core.table.types import (
 )
 from refdelta.engine.arrow import variant
 from refdelta.engine.arrow.schema import arrow_type, delta_type, to_arrow
-from refdelta.engine.expressions.exact_cast import fitted_column
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -167,6 +166,8 @@ class _Leaf(msgspec.Struct, frozen=True):
             return self._variants(array)
         if pa.types.is_nested(array.type) or pa.types.is_nested(self.target):
             return array.cast(self.target)  # from a type without values
+        from refdelta.engine.expressions.exact_cast import fitted_column  # most data need no cast
+
         found = fitted_column(array, self.type)
         if found.misfits is None:
             return found.column

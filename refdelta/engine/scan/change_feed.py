@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from refdelta import arguments
 from refdelta.core.log.actions import Add
-from refdelta.core.pruning.generated_partitions import GENERATION
 from refdelta.core.table.change_feed import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
@@ -28,6 +27,7 @@ from refdelta.core.table.change_feed import (
     Change,
     check_columns,
 )
+from refdelta.core.table.features import GENERATION
 from refdelta.core.table.types import StructField, StructType, schema_json
 from refdelta.engine.log.state import FILE_SCHEMA, LiveFiles, adds_table
 from refdelta.engine.scan.filters import row_filter

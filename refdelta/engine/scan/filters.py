@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from refdelta.core.expressions.predicate import And, Column, Predicate
 from refdelta.core.expressions.predicate import columns as predicate_columns
-from refdelta.core.pruning.generated_partitions import GENERATION, Generated, implied
+from refdelta.core.pruning.generated_partitions import Generated, implied
 from refdelta.core.table.char_varchar import NOTE
-from refdelta.core.table.features import features_of
+from refdelta.core.table.features import GENERATION, features_of
 from refdelta.core.table.types import StructType
 from refdelta.engine.arrow.arrays import empty_table, filter_rows
 from refdelta.engine.arrow.schema import to_arrow

@@ -15,9 +15,7 @@ from refdelta.core.table.properties import PROPERTIES
 from refdelta.core.table.protocol_choice import settled
 from refdelta.core.table.row_tracking import is_enabled, named_columns
 from refdelta.core.table.types import schema_json
-from refdelta.engine.scan.file_stats import num_records
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.dml.row_ids import give_row_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,6 +54,8 @@ def change_table(
         InvalidArgumentError: a feature does not exist; the table's files do not allow the change of the column mapping.
         UnsupportedFeatureError: the table would need a feature that this engine does not support.
     """
+    from refdelta.operations.dml.row_ids import give_row_ids
+
     metadata = completed(metadata, snapshot.metadata, replacing=rewritten)
     metadata = named_columns(metadata, snapshot.metadata.configuration)
     keeps_files = snapshot.num_files > 0 and not rewritten
@@ -95,6 +95,8 @@ def _check_counted(txn: Transaction, snapshot: Snapshot) -> None:
     """Check that the log has the number of rows of each file (PROTOCOL.md, "Iceberg Compatibility V1"). The whole table
     counts as read.
     """
+    from refdelta.engine.scan.file_stats import num_records
+
     txn.read_whole_table()
     unknown = num_records(snapshot.files).null_count
     if unknown:

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
-from refdelta.core.pruning.generated_partitions import GENERATION
 from refdelta.core.table.char_varchar import NOTE
 from refdelta.core.table.column_mapping import MODE
 from refdelta.core.table.evolution import as_nullable, can_widen, merge_schemas, with_type_changes
+from refdelta.core.table.features import GENERATION
 from refdelta.core.table.field_names import check_field_names
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.schema_edit import Path, edited, find_path, with_field, with_part

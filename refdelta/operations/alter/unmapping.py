@@ -13,7 +13,6 @@ from refdelta.core.table.row_tracking import is_enabled
 from refdelta.core.table.types import parse_schema
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.alter.change import change_table, check_appended_nothing
-from refdelta.operations.layout.reorg_uniform import files_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +44,8 @@ def remove_mapping(txn: Transaction, snapshot: Snapshot, metadata: Metadata, fea
             enabled in the same commit; the transaction has appended rows.
         UnsupportedFeatureError: the table would need a feature that this engine cannot write.
     """
+    from refdelta.operations.layout.reorg_uniform import files_anew
+
     metadata = unmapped(metadata)
     protocol = upgraded(snapshot.protocol, metadata, features)
     if is_enabled(protocol, metadata) and not is_enabled(snapshot.protocol, snapshot.metadata):

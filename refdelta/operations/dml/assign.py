@@ -16,8 +16,8 @@ from refdelta.core.expressions.assignment import store_assign
 from refdelta.core.expressions.binding import resolve_column
 from refdelta.core.expressions.expression import Column, columns
 from refdelta.core.expressions.interval_types import INTERVALS
-from refdelta.core.pruning.generated_partitions import GENERATION
 from refdelta.core.table.evolution import as_nullable
+from refdelta.core.table.features import GENERATION
 from refdelta.core.table.row_tracking import ROW_COMMIT_VERSION
 from refdelta.core.table.types import VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
 from refdelta.engine.arrow.schema import arrow_type, to_arrow

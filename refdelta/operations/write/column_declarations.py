@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import arguments
-from refdelta.core.expressions.assignment import store_assign
-from refdelta.core.pruning.generated_partitions import GENERATION
 from refdelta.core.table.column_mapping import each_field, without_mapping
 from refdelta.core.table.evolution import TYPE_CHANGES, as_nullable
+from refdelta.core.table.features import GENERATION
 from refdelta.core.table.types import LONG, ArrayType, DataType, MapType, StructType, every_field
 from refdelta.engine.arrow.field_metadata import DECLARATIONS, check_reserved
-from refdelta.engine.expressions.evaluate import evaluate_value
-from refdelta.engine.expressions.sql import parse_expression
 from refdelta.engine.parquet.fit import plan_fit
 from refdelta.errors import (
     ColumnNotFoundError,
@@ -231,6 +228,10 @@ def check_default(field: StructField) -> None:
     Raises:
         InvalidArgumentError: it is not.
     """
+    from refdelta.core.expressions.assignment import store_assign
+    from refdelta.engine.expressions.evaluate import evaluate_value
+    from refdelta.engine.expressions.sql import parse_expression
+
     sql = str(field.metadata[DEFAULT])
     try:
         value = store_assign(parse_expression(sql, StructType()), as_nullable(field.type), field.name)
@@ -246,6 +247,9 @@ def check_default(field: StructField) -> None:
 
 def _check_readable(field: StructField, others: StructType) -> None:
     """Check that an expression can be parsed and bound: the error names the column, before the table exists."""
+    from refdelta.core.expressions.assignment import store_assign
+    from refdelta.engine.expressions.sql import parse_expression
+
     sql = str(field.metadata[GENERATION])
     try:
         store_assign(parse_expression(sql, others, now=0), as_nullable(field.type), field.name)
@@ -259,6 +263,8 @@ def _check_readable(field: StructField, others: StructType) -> None:
 
 
 def _check_generated(field: StructField, others: StructType) -> None:
+    from refdelta.engine.expressions.sql import parse_expression
+
     sql = field.metadata[GENERATION]
     value, later = (parse_expression(sql, others, now=now) for now in (0, _LATER))
     if value != later:

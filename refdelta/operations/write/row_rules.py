@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.assignment import store_assign
-from refdelta.core.expressions.expression import Column, Comparison, column_refs
 from refdelta.core.log.actions import AnyAction, Metadata, Protocol
-from refdelta.core.pruning.generated_partitions import GENERATION
 from refdelta.core.table.evolution import as_nullable
-from refdelta.core.table.features import features_of
+from refdelta.core.table.features import GENERATION, features_of
 from refdelta.core.table.properties import CONSTRAINT_PREFIX
 from refdelta.core.table.types import (
     ArrayType,
@@ -33,8 +30,6 @@ from refdelta.core.table.types import (
     physical_name,
 )
 from refdelta.engine.arrow.schema import arrow_field
-from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
-from refdelta.engine.expressions.sql import parse_expression, parse_predicate
 from refdelta.engine.parquet.fit import plan_fit
 from refdelta.errors import (
     ColumnNotFoundError,
@@ -77,6 +72,8 @@ class RowCheck:
 
     def hold(self, rows: pa.RecordBatch) -> None:
         """Check rows. Raises ``ConstraintViolationError``, with the first row for which the predicate is not true."""
+        from refdelta.engine.expressions.evaluate import row_mask
+
         broken = pc.invert(pc.fill_null(row_mask(self.predicate, rows), False))
         count = pc.sum(broken).as_py() or 0
         if count:
@@ -86,6 +83,8 @@ class RowCheck:
             )
 
     def _first(self, rows: pa.RecordBatch, broken: pa.BooleanArray) -> str:
+        from refdelta.core.expressions.expression import column_refs
+
         names = dict.fromkeys(column.path[0] for column in column_refs(self.predicate)) or rows.schema.names[:8]
         row = rows.select(list(names)).filter(broken).slice(0, 1).to_pylist()[0]
         text = ", ".join(f"{name}={value!r}" for name, value in row.items())
@@ -240,6 +239,8 @@ class RowRules:
                 rows = rows.set_column(at, rows.schema.field(at), numbering.numbers(first, rows.num_rows))
         for one in self.made if made else ():
             if one.field.name in made:
+                from refdelta.engine.expressions.evaluate import evaluate_value  # few tables make columns
+
                 at = rows.schema.get_field_index(one.field.name)
                 field = arrow_field(replace(one.field, type=as_nullable(one.field.type), nullable=True))
                 value = pa.RecordBatch.from_arrays([evaluate_value(one.value, rows)], schema=pa.schema([field]))
@@ -291,6 +292,9 @@ def _made(schema: StructType, features: Collection[str], now: int | None) -> Ite
 
 
 def _value(what: str, feature: str, field: StructField, key: str, scope: StructType, now: int | None) -> Value:
+    from refdelta.core.expressions.assignment import store_assign
+    from refdelta.engine.expressions.sql import parse_expression
+
     sql = str(field.metadata[key])
     what = f"the {what} of column {field.name} ({sql})"
     if is_nested(field.type) and sql.strip().lower() != "null":
@@ -307,6 +311,8 @@ def _value(what: str, feature: str, field: StructField, key: str, scope: StructT
 
 def _follows(one: MadeColumn) -> RowCheck:
     """The check that a generated column has the value of its expression."""
+    from refdelta.core.expressions.expression import Column, Comparison
+
     field = one.field
     same = Comparison("<=>", Column((field.name,), field.type), one.value)
     sql = str(field.metadata[GENERATION])
@@ -314,6 +320,8 @@ def _follows(one: MadeColumn) -> RowCheck:
 
 
 def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None) -> RowCheck:
+    from refdelta.engine.expressions.sql import parse_predicate
+
     try:
         return RowCheck(feature, what, sql, parse_predicate(sql, schema, now=now, recorded=True))
     except ColumnNotFoundError as error:
