@@ -134,3 +134,29 @@ def test_dir_shows_what_is_public():
     assert dir(refdelta) == sorted(refdelta.__all__)
     assert "Any" not in dir(refdelta)
     assert not hasattr(refdelta, "import_module")
+
+
+def test_an_append_imports_no_expressions_and_nothing_of_other_statements(tmp_path):
+    rows = tmp_path / "rows"
+    data = pa.table({"x": [1]})
+    with pa.ipc.new_file(rows, data.schema) as sink:
+        sink.write_table(data)
+    refdelta.write_deltalake(tmp_path / "t", data)
+    loaded = modules_after(
+        f"import pyarrow as pa, refdelta; rows = pa.ipc.open_file({str(rows)!r}).read_all(); "
+        f"refdelta.write_deltalake({str(tmp_path / 't')!r}, rows, mode='append')"
+    )
+    assert refdelta.DeltaTable(tmp_path / "t").count() == 2
+    assert not loaded & {
+        "sqlglot",
+        "refdelta.core.expressions.functions",
+        "refdelta.core.expressions.predicate",
+        "refdelta.engine.expressions.evaluate",
+        "refdelta.engine.expressions.sql",
+        "refdelta.engine.log.checkpoint_write",
+        "refdelta.engine.scan.reader",
+        "refdelta.engine.scan.scan",
+        "refdelta.operations.alter.columns",
+        "refdelta.operations.dml.rewrite",
+        "refdelta.operations.layout.compaction",
+    }
