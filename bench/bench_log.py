@@ -6,7 +6,7 @@ disk: encode the entry, write it under a temporary name, and link it to the vers
 version exists.
 
 Engines differ in how often they write a checkpoint unless told, so all tables say the same: each hundred versions. What
-refdelta does where nobody says anything (fsync, a checkpoint each ten versions) stands beside it.
+refdelta does by its defaults (fsync, checkpoints when they pay, in the background) stands beside it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def commit_refdelta(table: refdelta.DeltaTable, commits: int) -> None:
         path, size, now = _file()
         action = refdelta.AddAction(path, size, {}, now, True, STATS)
         table.create_write_transaction([action], "append", schema)
-    background.settle()  # over a network the last checksum comes behind the commit
+    background.settle()  # checkpoints, and over a network the last checksum, come after the commit
 
 
 def commit_deltalake(table: deltalake.DeltaTable, commits: int) -> None:
@@ -143,7 +143,7 @@ def in_turn(contest, size, folder, works: Works, *, goals, unit: str, full: int,
         (path / "_delta_log").mkdir(parents=True)
         return path
 
-    unset = "fsync, a checkpoint each 10 versions: its defaults"
+    unset = "fsync, checkpoints when they pay: its defaults"
     hasty, synced = works.floor_settings
     engines = [
         engine("refdelta", works.refdelta, partial(kept, configuration=RARELY, fsync="false"), settings="no fsync"),
