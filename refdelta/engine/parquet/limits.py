@@ -66,9 +66,11 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
 
     Attributes:
         far: whether each read is a request over a network.
+        use_threads: whether columns are decoded in parallel, unless an argument says so.
     """
 
     far = False
+    use_threads = True
 
     def __init__(self, source: Any, bytes_at: BytesAt, **options: Any):
         super().__init__(source, pre_buffer=False, **options)
@@ -144,8 +146,8 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
     ) -> Iterator[pa.RecordBatch]:
         """Same as ``ParquetFile.iter_batches``. Raises ``ValueError`` if a row group would take too much memory."""
         groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups
-        if self.metadata.num_rows < FEW_ROWS:
-            options["use_threads"] = False  # to wake other threads takes longer
+        # For few rows, to wake other threads takes longer.
+        options.setdefault("use_threads", self.use_threads and self.metadata.num_rows >= FEW_ROWS)
         for rows, run in self._runs(batch_size, groups, columns):
             yield from super().iter_batches(rows, row_groups=run, columns=columns, **options)
 

@@ -125,5 +125,5 @@ def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.Record
         rows: for each file the positions of the rows to read; None for all live rows.
     """
     tasks = [dataclasses.replace(file, rows=own) for file, own in zip(scan_files(scan), rows, strict=True)]
-    reader = FileReader(scan.store, scan.plan)
+    reader = FileReader(scan.store, scan.plan, by_column=len(tasks) < 2 * scan.executor.workers)
     return scan.executor.stream(reader.read, tasks, weigh=lambda batch: int(batch.nbytes))

@@ -132,10 +132,12 @@ class FileReader:
     Args:
         store: the table's folder.
         plan: how each file is read.
+        by_column: whether the columns of a file are decoded in parallel. That costs some work, and helps only if
+            fewer files are read at once than there are cores.
     """
 
-    def __init__(self, store: Store, plan: ReadPlan):
-        self._store, self._plan = store, plan
+    def __init__(self, store: Store, plan: ReadPlan, *, by_column: bool = True):
+        self._store, self._plan, self._by_column = store, plan, by_column
         self._layouts: dict[FooterForm, _Layout] = {}
 
     @contextmanager
@@ -145,6 +147,7 @@ class FileReader:
         if file.only is not None:
             file = replace(file, rows=load_deletion_vector(self._store, file.only) - deleted)
         with data_errors(file.key), _opened(self._store, file) as parquet:
+            parquet.use_threads = self._by_column
             columns = _Columns(self._layout(parquet), parquet, file)
             yield OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, deleted))
 
@@ -210,11 +213,10 @@ def _opened(store: Store, file: ScanFile, *, footer_only: bool = False) -> Any:
 def _rows(
     parquet: BoundedParquetFile, columns: _Columns, file: ScanFile, deleted: BitMap64
 ) -> Iterator[pa.RecordBatch]:
-    row_filter, groups = columns.layout.plan.row_filter, None
+    row_filter = columns.layout.plan.row_filter
+    groups = None if file.part is None else _groups_in(file.part, parquet.footer)
     if row_filter is not None:
-        groups = groups_to_read(parquet, row_filter, columns.layout.stored, columns.layout.plan.read)
-    if file.part is not None:
-        groups = _groups_in(file.part, parquet.footer, groups)
+        groups = groups_to_read(parquet, row_filter, columns.layout.stored, columns.layout.plan.read, groups)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
     live = partial(live_mask, deleted=deleted, wanted=file.rows)
@@ -369,11 +371,10 @@ def _search_runs(groups: list[int] | None, footer: Any) -> Iterator[tuple[int, l
             first += sum(map(sizes.__getitem__, part))
 
 
-def _groups_in(part: tuple[int, int], footer: Any, groups: list[int] | None) -> list[int]:
-    """The row groups among ``groups``, all if None, that begin in a part of the file."""
+def _groups_in(part: tuple[int, int], footer: Any) -> list[int]:
+    """The row groups that begin in a part of the file."""
     first, last = part
-    wanted = range(footer.num_row_groups) if groups is None else groups
-    return [group for group in wanted if first <= _first_byte(footer.row_group(group)) < last]
+    return [group for group in range(footer.num_row_groups) if first <= _first_byte(footer.row_group(group)) < last]
 
 
 def _first_byte(group: Any) -> int:
@@ -596,6 +597,7 @@ def groups_to_read(
     row_filter: RowFilter,
     columns: Mapping[str, tuple[StructField, ColumnSource]],
     fields: tuple[StructField, ...],
+    among: list[int] | None = None,
 ) -> list[int]:
     """The row groups that may hold a row that meets a filter, by the statistics in the footer.
 
@@ -604,15 +606,16 @@ def groups_to_read(
         row_filter: the filter.
         columns: the table's columns that are stored in the file, by logical name, each with its source.
         fields: these and the partition columns; they include all columns of the filter.
+        among: the row groups to choose from, ascending; None for all.
 
     Returns:
-        The numbers of the row groups, ascending; all of them if nothing is known.
+        The numbers of the row groups, ascending; all of ``among`` if nothing is known.
 
     Raises:
         ValueError: the file's footer contradicts itself.
     """
     footer = parquet.footer
-    everything = list(range(footer.num_row_groups))
+    everything = list(range(footer.num_row_groups)) if among is None else among
     places = {name: leaf for name, leaf in _leaves(footer).items() if leaf not in parquet.without_bounds}
     usable = [
         (item, source, places[source.name])

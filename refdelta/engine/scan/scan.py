@@ -114,7 +114,7 @@ ONLY = "only\n"
 """A further column of a list of files: a deletion vector of the only rows that are wanted, or null."""
 
 _SHOWN = 20
-_PART_BYTES = 32 * 2**20  # of a local file
+_PART_BYTES = 8 * 2**20  # of a local file
 
 
 class RowStream(ABC):
@@ -217,7 +217,7 @@ class Scan(RowStream):
             most = SMALL_BYTES
             files = [part for file in files for part in _parts(file)]
         tasks = list(at_most(files, _weight, most))
-        reader = FileReader(self.store, self.plan)
+        reader = FileReader(self.store, self.plan, by_column=len(tasks) < 2 * self.executor.workers)
 
         def read(some: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
             for file in some:
