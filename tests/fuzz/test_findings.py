@@ -172,6 +172,16 @@ def test_which_text_is_looked_at():
             check_values(pa.record_batch({"a": column}))
 
 
+def test_a_long_text_is_looked_at_to_its_ends():
+    many = pa.array([b"x" * 30] * 1000)
+    for odd in (0, 1, 998, 999):
+        column = pa.concat_arrays([many.slice(0, odd), pa.array([b"\xff"]), many.slice(odd)]).view(pa.string())
+        with pytest.raises(pa.ArrowInvalid, match="UTF8"):
+            check_values(pa.record_batch({"a": column}))
+        check_values(pa.record_batch({"a": column.slice(odd + 1)}))
+        check_values(pa.record_batch({"a": column.slice(0, odd)}))
+
+
 def test_text_of_a_data_file_that_is_not_utf8():
     made = Handmade(struct(field("name", "string")), store=MemoryStore("latin"))
     made.commit(made.data("f.parquet", pa.table({"name": LATIN})))

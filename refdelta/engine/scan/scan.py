@@ -115,6 +115,7 @@ ONLY = "only\n"
 
 _SHOWN = 20
 _PART_BYTES = 8 * 2**20  # of a local file
+_MOST_PARTS = 64
 
 
 class RowStream(ABC):
@@ -414,14 +415,14 @@ def scan_files(scan: Scan) -> list[ScanFile]:
 
 def _parts(file: ScanFile) -> list[ScanFile]:
     """A local file in parts of similar size, which are read in parallel; most files are one part."""
-    count = max(1, round(file.size / _PART_BYTES))
-    # The size in the log may be wrong, so the last part has no end.
+    count = min(max(1, round(file.size / _PART_BYTES)), _MOST_PARTS)
+    # The size in the log may be wrong: so the last part has no end, and there are not too many.
     ends = [*(file.size * number // count for number in range(count)), sys.maxsize]
     return [file] if count == 1 else [replace(file, part=part) for part in itertools.pairwise(ends)]
 
 
 def _weight(file: ScanFile) -> int:
-    return file.size if file.part is None else _PART_BYTES
+    return file.size if file.part is None else SMALL_BYTES
 
 
 def _listed(files: pa.Table, column: str, *, wanted: bool) -> list[Any]:

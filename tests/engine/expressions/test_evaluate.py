@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -13,10 +15,20 @@ from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows
 from refdelta.core.expressions.binding import bind
 from refdelta.core.expressions.predicate import evaluate, push_not
 from refdelta.core.table.types import DATE, DOUBLE, STRING, TIMESTAMP, StructField, StructType
+from refdelta.engine.expressions.arithmetic import compare
 from refdelta.engine.expressions.evaluate import row_mask
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError
 from tiers import examples
+
+OPERATORS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 @given(PREDICATES, st.lists(rows(), min_size=1, max_size=8))
@@ -28,6 +40,29 @@ def test_batches_and_rows_agree(predicate, found):
     assert row_mask(bound, batch).to_pylist() == expected
     assert row_mask(push_not(bound), batch).to_pylist() == expected
     assert row_mask(bound, pa.Table.from_batches([batch.slice(0, 1), batch.slice(1)])).to_pylist() == expected
+
+
+SHORT = [None, *map(Decimal, ["0", "-0.01", "0.05", "12.5", "-9999999999999999.99", "9999999999999999.99"])]
+
+
+@pytest.mark.parametrize("values", [SHORT, SHORT[1:]], ids=["with nulls", "without"])
+@pytest.mark.parametrize("precision", [18, 19])
+@pytest.mark.parametrize("op", ["=", "<>", "<", "<=", ">", ">=", "<=>"])
+def test_decimals_compare_alike_in_64_bits_and_in_128(op, precision, values):
+    kind = pa.decimal128(precision, 2)
+    one = pa.array([left for left in values for _ in values], kind)
+    two = pa.array(values * len(values), kind)
+    expected = [
+        one == two if op == "<=>" else None if None in (one, two) else OPERATORS[op](one, two)
+        for one, two in zip(one.to_pylist(), two.to_pylist(), strict=True)
+    ]
+    assert compare(op, one, two).to_pylist() == expected
+    assert compare(op, one.slice(3), two.slice(3)).to_pylist() == expected[3:]
+    for index, value in enumerate(values):
+        scalar, at = pa.scalar(value, kind), slice(index, None, len(values))
+        column = pa.array(values, kind)
+        assert compare(op, column, scalar).to_pylist() == expected[at]
+    assert compare(op, one.slice(0, 0), two.slice(0, 0)).to_pylist() == []
 
 
 def column(kind, values, arrow):

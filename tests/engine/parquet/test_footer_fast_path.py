@@ -219,3 +219,83 @@ def test_a_file_without_a_footer_has_no_form(tmp_path):
     pq.write_table(COLUMNS, sink)
     metadata = pq.ParquetFile(sink).metadata
     assert FooterForm.of(b"\x15\x04\x19\x1c", metadata) is None
+
+
+# --- forms that were gone through, and headers of pages ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_known_head_gives_the_same_result(options, monkeypatch):
+    monkeypatch.setattr(module, "_known_heads", ())
+    content, metadata = written(options)
+    bytes_at = lambda start, length: content[start : start + length]  # noqa: E731
+    first = module.examine_footer(metadata, bytes_at, len(content))
+    assert [head for head, _ in module._known_heads] == [first[1].head]
+    assert module.examine_footer(metadata, bytes_at, len(content)) == first
+    assert len(module._known_heads) == 1
+    assert first[1].matches(content[-8 - int.from_bytes(content[-8:-4], "little") : -8])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda footer: footer[:-1] + b"\x15\x00" + footer[-1:], None),  # a further field does not matter
+        (lambda footer: footer[:-1] + b"\x09\x04\x0c" + footer[-1:], "a field twice"),  # a second schema
+        (lambda footer: footer[:-1] + b"\x06\x06\x02" + footer[-1:], "a field twice"),  # a second number of rows
+    ],
+)
+def test_a_known_head_does_not_hide_what_follows(change, reason):
+    content, metadata = written({})
+    length = int.from_bytes(content[-8:-4], "little")
+    footer = content[-8 - length : -8]
+    assert footer[-1] == 0
+    for _ in range(2):  # the second time its head is known
+        odd = change(footer)
+        data = odd + len(odd).to_bytes(4, "little") + b"PAR1"
+        look = lambda: module.examine_footer(metadata, lambda start, count: data[start : start + count], len(data))  # noqa: B023, E731
+        if reason is None:
+            assert look()[0] == frozenset()
+        else:
+            with pytest.raises(ValueError, match=reason):
+                look()
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, {"write_page_checksum": True}], ids=str)
+def test_usual_headers_of_pages_are_read_as_the_loop_reads_them(options, monkeypatch):
+    content, metadata = written({"data_page_size": 64, **options})
+    found, usual = [], 0
+    for loop in (False, True):
+        if loop:
+            monkeypatch.setattr(module, "_usual_page", lambda _: None)
+        for group in range(metadata.num_row_groups):
+            for leaf in range(metadata.num_columns):
+                chunk = metadata.row_group(group).column(leaf)
+                start = chunk.dictionary_page_offset or chunk.data_page_offset
+                usual += not loop and module._usual_page(content[start : start + 4096]) is not None
+                found.append(
+                    module.read_page_headers(
+                        lambda start, length: content[start : start + length], start, chunk.num_values
+                    )
+                )
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
+    assert usual or "data_page_version" in options
+
+
+@given(st.data())
+@examples(200)
+def test_damaged_headers_of_pages_are_refused_by_both_or_read_alike(data):
+    content, metadata = written({})
+    chunk = metadata.row_group(0).column(data.draw(st.integers(0, metadata.num_columns - 1)))
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    header = bytearray(content[start : start + 80])
+    header[data.draw(st.integers(0, 30))] = data.draw(st.integers(0, 255))
+    header = bytes(header[: data.draw(st.integers(20, 80))])
+
+    def read(parse):
+        try:
+            return parse(header)
+        except (ValueError, IndexError):
+            return None
+
+    usual = read(module._usual_page)
+    assert usual is None or usual == read(module._any_page)

@@ -19,7 +19,7 @@ from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import STATS_PARSED, adds_table
 from refdelta.engine.log.statistics import counted_add
-from refdelta.engine.parquet.dv import kept_rows, to_bitmap, to_positions
+from refdelta.engine.parquet.dv import kept_rows, live_mask, to_bitmap, to_positions
 from refdelta.engine.scan import reader
 from refdelta.engine.scan.positions import RowsByFile, find_rows, read_rows, stand
 from refdelta.engine.scan.reader import POSITION, read_file
@@ -156,6 +156,9 @@ def test_kept_rows(deleted, wanted, start, length):
     found = kept_rows(start, start + length, BitMap64(deleted), None if wanted is None else BitMap64(wanted))
     model = [row for row in range(start, start + length) if row not in deleted and (wanted is None or row in wanted)]
     assert (list(range(start, start + length)) if found is None else found.to_pylist()) == model
+    mask = live_mask(start, start + length, BitMap64(deleted), None if wanted is None else BitMap64(wanted))
+    assert (mask is None) == (found is None)
+    assert mask is None or mask.to_pylist() == [row in model for row in range(start, start + length)]
 
 
 # --- the entry of a file that is to get a vector ---
