@@ -80,13 +80,16 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
         self._costs: dict[tuple[int, int, int], _Cost | None] = {}
 
     @cached_property
-    def _examined(self) -> tuple[frozenset[int], FooterForm | None]:
+    def examined(self) -> tuple[frozenset[int], FooterForm | None]:
+        """The result of the check of the footer, which another reader of the file may take over. Errors as for
+        :attr:`footer`.
+        """
         return examine_footer(self.metadata, self._bytes_at, self._input.size())
 
     @property
     def without_bounds(self) -> frozenset[int]:
         """The numbers of the leaf columns whose statistics must not be asked for. Errors as for :attr:`footer`."""
-        return self._examined[0]
+        return self.examined[0]
 
     @property
     def form(self) -> FooterForm | None:
@@ -94,7 +97,7 @@ class BoundedParquetFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has n
 
         Errors as for :attr:`footer`.
         """
-        return self._examined[1]
+        return self.examined[1]
 
     @property
     def footer(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -139,6 +140,8 @@ class FileReader:
     def __init__(self, store: Store, plan: ReadPlan, *, by_column: bool = True):
         self._store, self._plan, self._by_column = store, plan, by_column
         self._layouts: dict[FooterForm, _Layout] = {}
+        # Of files of which a part was opened, and not yet the last one: the footer, and the result of its check.
+        self._footers: dict[str, tuple[Any, Any]] = {}
 
     @contextmanager
     def open(self, file: ScanFile) -> Iterator[OpenFile]:
@@ -146,7 +149,12 @@ class FileReader:
         deleted = deleted_rows(self._store, file)
         if file.only is not None:
             file = replace(file, rows=load_deletion_vector(self._store, file.only) - deleted)
-        with data_errors(file.key), _opened(self._store, file) as parquet:
+        known = self._footers.get(file.key)
+        options = {} if known is None else {"metadata": known[0]}
+        with data_errors(file.key), _opened(self._store, file, **options) as parquet:
+            if known is not None:
+                parquet.examined = known[1]
+            self._keep_footer(file, parquet)
             parquet.use_threads = self._by_column
             columns = _Columns(self._layout(parquet), parquet, file)
             yield OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, deleted))
@@ -163,6 +171,14 @@ class FileReader:
         """
         with self.open(file) as opened:
             yield from opened.batches
+
+    def _keep_footer(self, file: ScanFile, parquet: BoundedParquetFile) -> None:
+        if file.part is None:
+            return
+        if file.part[1] < sys.maxsize:
+            self._footers[file.key] = parquet.metadata, parquet.examined
+        else:
+            self._footers.pop(file.key, None)
 
     def _layout(self, parquet: BoundedParquetFile) -> _Layout:
         form = parquet.form
@@ -205,9 +221,10 @@ def physical_rows(store: Store, file: ScanFile) -> int:
         return int(parquet.metadata.num_rows)
 
 
-def _opened(store: Store, file: ScanFile, *, footer_only: bool = False) -> Any:
+def _opened(store: Store, file: ScanFile, *, footer_only: bool = False, **options: Any) -> Any:
     # In nanoseconds, pyarrow's default, INT96 would overflow outside the years 1677 to 2262.
-    return open_parquet(store, file.key, file.size, footer_only=footer_only, coerce_int96_timestamp_unit="us")
+    options["coerce_int96_timestamp_unit"] = "us"
+    return open_parquet(store, file.key, file.size, footer_only=footer_only, **options)
 
 
 def _rows(

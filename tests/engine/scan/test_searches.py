@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from handmade import VECTORS, Handmade, field, struct
 from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.engine.parquet import files
+from refdelta.engine.parquet import files, limits
 from refdelta.engine.scan import reader
 from refdelta.engine.scan import scan as scans
 from refdelta.engine.scan.executor import ThreadExecutor
@@ -160,6 +160,11 @@ def test_a_file_in_parts_gives_each_row_once_and_in_order(tmp_path, monkeypatch,
     monkeypatch.setattr(scans, "_PART_BYTES", size // 5)
     parts = [part for file in scan_files(scan(table)) for part in scans._parts(file)]
     assert len(parts) >= 3 * min(64, max(1, int(5 * said)))
+    looked, examine = [], limits.examine_footer
+    monkeypatch.setattr(limits, "examine_footer", lambda *arguments: looked.append(1) or examine(*arguments))
+    planned = scan(table, executor=ThreadExecutor(1))
+    planned.to_table()
+    assert len(looked) == 3  # one look at a footer, however many parts
     live = [x for x in range(COUNT) if x not in (1, 150)]
     assert [row["x"] for row in rows(table)] == live * 3
     assert [row["x"] for row in rows(table, ["x"], "s = 'text 3'")] == [x for x in live if x % 5 == 3 and x % 11] * 3
