@@ -64,6 +64,9 @@ class Campaign:
         self.identities: dict[str, tuple[int, int]] = {}
         self.states: dict[int, list[State]] = {}
         self.owners = 0
+        self._create()
+
+    def _create(self) -> None:
         options = LAYOUTS[self.layout]
         write_deltalake(self.place.uri, rows(-1, range(3), 0), storage_options=self.place.options, **options)
 
@@ -86,6 +89,7 @@ class Campaign:
                 # In the midst of the first thing that it does, or of one that follows some others.
                 victim.listen(self.random.randint(1, 6), seconds=5.0)
                 time.sleep(self.random.uniform(0, self.pause))
+                self._disturb()
                 victim.kill()
                 self._count(victim)
                 self.check()
@@ -93,6 +97,9 @@ class Campaign:
             for child in alive:
                 child.kill()
         self._age()
+
+    def _disturb(self) -> None:
+        """Something else that happens before a kill."""
 
     def _role(self) -> str:
         return "writer" if self.random.random() < 0.55 else self.random.choice(MAINTENANCE)

@@ -8,25 +8,41 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import time
 import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kills.steps import maintain, open_table, step_of, take
+from kills.places import CatalogPlace
+from kills.steps import maintain, open_table, step_of, take, token
 from refdelta import errors
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from refdelta import DeltaTable
     from servers.running import Place
 
 TRY_AGAIN = (errors.ConcurrentModificationError, errors.CommitFailedError, errors.VersionNotFoundError)
 """Others were faster; or they cleaned up the log behind them, whose files all look old here."""
 
+OUTAGE = (errors.StoreError, errors.CommitOutcomeUnknownError)
+"""The database of the catalog has been restarted."""
+
 _context = multiprocessing.get_context("forkserver")
 # pyarrow would import pandas, and fsspec s3fs, in each of the processes, which takes longer than their work.
 _context.set_forkserver_preload(
-    ["refdelta", "refdelta.api.table", "refdelta.api.writer", "pandas", "pyarrow.dataset", "s3fs"]
+    [
+        *("refdelta", "refdelta.api.table", "refdelta.api.writer", "refdelta.catalog.sql"),
+        *(
+            "pandas",
+            "pyarrow.dataset",
+            "s3fs",
+            "sqlalchemy.dialects.sqlite",
+            "sqlalchemy.dialects.postgresql",
+            "psycopg",
+        ),
+    ]
 )
 
 
@@ -93,20 +109,48 @@ class Child:
         return operation if what == "begins" else "between"
 
 
+def _opened(place: Place) -> DeltaTable:
+    while True:
+        try:
+            return open_table(place)
+        except errors.StoreError:
+            if not isinstance(place, CatalogPlace):
+                raise
+
+
 def _write(told: Connection, place: Place, role: str, owner: int) -> None:
     with _telling(told):
-        kept = open_table(place)
+        kept = _opened(place)
         number = 0
         while True:
             told.send(("begins", step_of(number), number))
-            # Every other writer keeps its handle.
-            table = kept if owner % 2 else open_table(place)
             try:
+                # Every other writer keeps its handle.
+                table = kept if owner % 2 else open_table(place)
                 version = take(table, owner, number)
             except TRY_AGAIN:
                 continue
+            except OUTAGE as error:
+                if not isinstance(place, CatalogPlace):
+                    raise
+                version = _version_of(place, token(owner, number)) if _is_in_doubt(error) else None
+                if version is None:
+                    continue
             told.send(("committed", version, number))
             number += 1
+
+
+def _is_in_doubt(error: Exception) -> bool:
+    return isinstance(error, errors.CommitOutcomeUnknownError)
+
+
+def _version_of(place: Place, note: str) -> int | None:
+    """The version with this note, asked for until there is an answer; None if there is none."""
+    while True:
+        with contextlib.suppress(errors.StoreError):
+            found = [one["version"] for one in open_table(place).history() if one.get("userMetadata") == note]
+            return found[0] if found else None
+        time.sleep(0.05)
 
 
 def _maintain(told: Connection, place: Place, role: str, owner: int) -> None:
@@ -114,7 +158,7 @@ def _maintain(told: Connection, place: Place, role: str, owner: int) -> None:
         number = 0
         while True:
             told.send(("begins", role, number))
-            with contextlib.suppress(*TRY_AGAIN):
+            with contextlib.suppress(*TRY_AGAIN, *(OUTAGE if isinstance(place, CatalogPlace) else ())):
                 maintain(open_table(place), role)
             number += 1
 

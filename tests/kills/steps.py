@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kills.places import CatalogPlace
 from refdelta import CommitProperties, DeltaTable, write_deltalake
+from refdelta.engine.log.managed_log import managed_by
+from refdelta.engine.parquet.files import store_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,12 +95,19 @@ def maintain(table: DeltaTable, what: str) -> None:
             table.vacuum(1, dry_run=False, enforce_retention_duration=False, full=True)
         case "sweep":
             table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+        case "publish":
+            log = managed_by(table.store)
+            assert log is not None
+            with store_errors("publish"):
+                log.publish()
 
 
 MAINTENANCE = ("compact", "z-order", "purge", "checkpoint", "vacuum")
 
 
-def open_table(place: Place) -> DeltaTable:
+def open_table(place: Place | CatalogPlace) -> DeltaTable:
+    if isinstance(place, CatalogPlace):
+        return place.open()
     return DeltaTable(place.uri, storage_options=place.options)
 
 
