@@ -65,6 +65,32 @@ _COMMITS = sa.Table(
     sa.Column("data", sa.LargeBinary),
 )
 
+# The statements of each commit, made once. The first one also answers with the version alone where no commit is held.
+_ASK = (
+    sa.select(_TABLES.c.latest, _COMMITS)
+    .select_from(
+        _TABLES.outerjoin(
+            _COMMITS, sa.and_(_COMMITS.c.table_id == _TABLES.c.id, _COMMITS.c.version >= sa.bindparam("first"))
+        )
+    )
+    .where(_TABLES.c.id == sa.bindparam("table"))
+    .order_by(_COMMITS.c.version)
+)
+_MOVE = (
+    sa.update(_TABLES)
+    .where(_TABLES.c.id == sa.bindparam("table"), _TABLES.c.latest == sa.bindparam("before"))
+    .values(latest=sa.bindparam("after"))
+)
+_RECORD = sa.insert(_COMMITS)
+_NOTED = (
+    sa.update(_TABLES)
+    .where(_TABLES.c.id == sa.bindparam("table"), _TABLES.c.published < sa.bindparam("note"))
+    .values(published=sa.bindparam("note"))
+)
+_FORGET = sa.delete(_COMMITS).where(
+    _COMMITS.c.table_id == sa.bindparam("table"), _COMMITS.c.version <= sa.bindparam("note")
+)
+
 
 class SqlCatalog(Catalog):
     """A catalog in a database.
@@ -311,15 +337,8 @@ class SqlRatifier:
 
     def ratified(self, first: int = 0) -> Ratified:
         """One statement, so that the version and the commits are of one moment."""
-        own = sa.and_(_COMMITS.c.table_id == _TABLES.c.id, _COMMITS.c.version >= first)
-        asked = (
-            sa.select(_TABLES.c.latest, _COMMITS)
-            .select_from(_TABLES.outerjoin(_COMMITS, own))
-            .where(_TABLES.c.id == self._entry.table_id)
-            .order_by(_COMMITS.c.version)
-        )
         with self._catalog.reading(f"ask for the versions of {self._entry.name}") as connection:
-            rows = connection.execute(asked).all()
+            rows = connection.execute(_ASK, {"table": self._entry.table_id, "first": first}).all()
         if not rows:
             raise StorageError(f"the catalog {self._catalog.name} has no table {self._entry.name} any more")
         return Ratified(rows[0].latest, tuple(map(_commit, (row for row in rows if row.version is not None))))
@@ -330,8 +349,8 @@ class SqlRatifier:
         settling = False
         try:
             with self._catalog.engine.connect() as connection:
-                before = sa.and_(_TABLES.c.id == table, _TABLES.c.latest == commit.version - 1)
-                moved = connection.execute(sa.update(_TABLES).where(before).values(latest=commit.version))
+                versions = {"before": commit.version - 1, "after": commit.version}
+                moved = connection.execute(_MOVE, {"table": table, **versions})
                 is_next = moved.rowcount == 1
                 if is_next:
                     row = {
@@ -342,7 +361,7 @@ class SqlRatifier:
                         "timestamp_ms": commit.timestamp_ms,
                         "data": commit.data if self.inline else None,
                     }
-                    connection.execute(sa.insert(_COMMITS).values(row))
+                    connection.execute(_RECORD, row)
                     settling = True
                     connection.commit()
         except exc.SQLAlchemyError as error:
@@ -364,11 +383,10 @@ class SqlRatifier:
 
     def published(self, version: int) -> None:
         """Forget the commits up to this version: readers find them in the log."""
-        old = sa.and_(_COMMITS.c.table_id == self._entry.table_id, _COMMITS.c.version <= version)
-        ours = sa.and_(_TABLES.c.id == self._entry.table_id, _TABLES.c.published < version)
+        given = {"table": self._entry.table_id, "note": version}
         with self._catalog.writing(f"note what is published of {self._entry.name}") as connection:
-            connection.execute(sa.update(_TABLES).where(ours).values(published=version))
-            connection.execute(sa.delete(_COMMITS).where(old))
+            connection.execute(_NOTED, given)
+            connection.execute(_FORGET, given)
 
 
 def _commit(row: Any) -> RatifiedCommit:

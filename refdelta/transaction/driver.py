@@ -193,7 +193,7 @@ class _Shell:
 
     def perform(self, effect: effects.Effect) -> effects.Reply:
         if isinstance(effect, effects.Pause):
-            delay = self.policy.delay(effect, self.uniform, nearby=not self.store.capabilities.remote)
+            delay = self.policy.delay(effect, self.uniform, nearby=self.committer.nearby)
             if delay > 0:
                 self.sleep(delay)
                 self.committer.waited()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("refdelta")
 
+_PUBLISHES_EVERY = 5
+
 
 def after_commit(
     snapshot: Snapshot, *, committed: int, checkpoint: bool | None = None, cleanup: bool | None = None
@@ -45,7 +47,7 @@ def after_commit(
         checkpoint: False writes neither checkpoint nor log compaction file; None if they are due.
         cleanup: whether expired log files are removed; None removes them after a checkpoint.
     """
-    if snapshot.version == committed:
+    if snapshot.version == committed and _is_worth_a_checksum(snapshot):
         _write_checksum(snapshot)
     snapshot.check_writable()  # another writer may have changed the protocol in a later version
     every = snapshot.properties.log_compaction_interval
@@ -63,6 +65,12 @@ def after_commit(
         snapshot.newest_checkpoint.asked = max(snapshot.newest_checkpoint.asked, snapshot.version)
     elif committed > 0 and not (started and compacted):
         _publish(snapshot, committed)
+
+
+def _is_worth_a_checksum(snapshot: Snapshot) -> bool:
+    """Over a network, a commit to a catalog needs no put of its own, and is not to need one for its checksum."""
+    remote = snapshot.store.capabilities.remote
+    return not remote or managed_by(snapshot.store) is None or snapshot.version % _PUBLISHES_EVERY == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +101,6 @@ class _Maintenance:
 
     def _run(self) -> None:
         snapshot, committed = self.snapshot, self.committed
-        managed = managed_by(snapshot.store)
-        if managed is not None and (self.whole or self.compacted):
-            managed.publish()  # checkpoints and log compaction files stand for published versions only
         if self.whole:
             if snapshot.properties.checkpoint_interval is None and not _still_due(snapshot, committed):
                 return
@@ -142,13 +147,15 @@ def _still_due(snapshot: Snapshot, committed: int) -> bool:
 
 
 def _publish(snapshot: Snapshot, committed: int) -> None:
-    """Publish the commits of a catalog-managed table: in the background, unless there are many."""
+    """Publish the commits of a catalog-managed table: in the background after each fifth version, so that of many
+    writers one publishes; at once if many commits wait.
+    """
     managed = managed_by(snapshot.store)
     if managed is None:
         return
     if managed.has_backlog():
         managed.publish()
-    else:
+    elif committed % _PUBLISHES_EVERY == 0:
         background.publish(snapshot.store.uri, lambda: _publish_in_background(managed, committed))
 
 
@@ -170,7 +177,7 @@ def _put_in_background(store: Store, version: int, data: bytes) -> None:
 
 def _publish_in_background(managed: ManagedStore, version: int) -> None:
     try:
-        managed.publish()
+        managed.publish(yields=True)
     except Exception as error:  # noqa: BLE001 - no caller is left to raise it to; the next writer publishes
         failed(version, error)
 

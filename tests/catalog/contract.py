@@ -474,6 +474,43 @@ class CatalogContract:
         assert ids(check_log(reopen())) == [*range(20)]
 
     @pytest.mark.usefixtures("unpublished")
+    def test_a_publisher_that_yields_stops_where_it_meets_another(self, reopen: Reopen, table: DeltaTable) -> None:
+        for row in range(8):
+            append(table, row)
+        other, keys = log_of(reopen().table(NAME)), [commit_key(version) for version in range(1, 9)]
+        folder, contents = log_of(table).inner, [log_of(table).get(key) for key in keys]
+        for version in (1, 2, 3):  # of one that ended before it noted
+            folder.put_if_absent(keys[version - 1], contents[version - 1])
+
+        class Beside(WrapperStore):
+            """Another one publishes version 6 first."""
+
+            def put_if_absent(self, key: str, data: bytes) -> Any:
+                if key == keys[5]:
+                    self.inner.put_if_absent(key, data)
+                return self.inner.put_if_absent(key, data)
+
+        other.inner = Beside(other.inner)
+        assert other.publish(yields=True) == 2
+        assert [commit.version for commit in log_of(table).unpublished()] == [7, 8]
+        assert log_of(table).publish() == 2
+        assert [folder.get(key) for key in keys] == contents
+        assert ids(check_log(reopen())) == [*range(8)]
+
+    @pytest.mark.usefixtures("unpublished")
+    def test_checkpoints_and_compactions_are_of_published_versions(self, reopen: Reopen, table: DeltaTable) -> None:
+        for row in range(4):
+            append(table, row)
+        folder = log_of(table).inner
+        table.compact_logs(1, 3)
+        assert folder.get(commit_key(3)) == table.store.get(commit_key(3))
+        append(table, 4)
+        table.create_checkpoint()
+        assert log_of(table).unpublished() == ()
+        assert folder.get(commit_key(5)) == table.store.get(commit_key(5))
+        assert ids(check_log(reopen())) == [*range(5)]
+
+    @pytest.mark.usefixtures("unpublished")
     def test_commits_do_not_wait_for_a_store_that_is_slow_to_publish(self, reopen: Reopen, table: DeltaTable) -> None:
         reached, released = threading.Event(), threading.Event()
 
@@ -530,7 +567,7 @@ class CatalogContract:
 
     def test_a_file_that_was_not_ratified_is_no_version(self, reopen: Reopen, table: DeltaTable) -> None:
         append(table, 1)
-        background.settle()
+        log_of(table).publish()
         store = log_of(table).inner
         store.put(commit_key(2), store.get(commit_key(1)))
         assert ids(check_log(reopen())) == [1]
@@ -556,6 +593,7 @@ class CatalogContract:
         for row in range(4, 8):
             append(other, row)
         background.settle()
+        log_of(other).publish()
         other.create_checkpoint()
         log_of(other).delete([commit_key(version) for version in range(6)])
         table.update_incremental()

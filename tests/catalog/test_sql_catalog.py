@@ -171,6 +171,7 @@ def test_cleanup_removes_what_was_staged_and_is_not_needed(catalog, monkeypatch)
     for number in range(9):
         write_deltalake(table, pa.table({"id": [number], "town": ["a"]}), mode="append")
     settled()
+    catalog.publish("t")
     inner = table.store.inner
     lost = f"_delta_log/_staged_commits/{5:020d}.01234567-89ab-cdef-0123-456789abcdef.json"
     inner.put(lost, b"{}")

@@ -135,17 +135,17 @@ def writes(prepared: PreparedCommit, *, publishes: bool = False, **limits: int) 
         outcome = replace(outcome, log=None)
         if publishes:
             with contextlib.suppress(StorageError):  # the commit stands
-                store.publish()
+                store.publish(yields=True)
         return outcome
 
     return program
 
 
-def publishes(times: int = 1) -> Program:
-    """A publisher."""
+def publishes(*, yields: bool = False) -> Program:
+    """A publisher; with ``yields`` one that stops where it meets another."""
 
     def program(store: ManagedStore) -> int:
-        return sum(store.publish() for _ in range(times))
+        return store.publish(yields=yields)
 
     return program
 

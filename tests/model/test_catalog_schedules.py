@@ -48,7 +48,8 @@ def explorer(
 ) -> CatalogExplorer:
     prepared = {name: append(name, reads=name in some_read) for name in writers}
     programs = {name: writes(one, publishes=writers_publish, max_repeats=repeats) for name, one in prepared.items()}
-    programs |= {f"publisher {number}": publishes() for number in range(publishers)}
+    # The first one does not stop where it meets another one.
+    programs |= {f"publisher {number}": publishes(yields=number > 0) for number in range(publishers)}
     programs |= {f"reader {number}": reads for number in range(readers)}
     return CatalogExplorer(programs, prepared, FIRST, inline=inline, **options)
 
@@ -162,14 +163,14 @@ def takes_a_lost_reply_for_a_loss(committer: ManagedCommitter, version: int, dat
     return commit_loop.effects.Committed()
 
 
-def notes_first(log: ManagedStore, most=None):
+def notes_first(log: ManagedStore, most=None, *, yields=False):
     commits = log.unpublished()
     if commits:
         log.ratifier.published(commits[-1].version)
     return sum(log._publish(commit) for commit in commits)
 
 
-def publishes_the_newest_first(log: ManagedStore, most=None):
+def publishes_the_newest_first(log: ManagedStore, most=None, *, yields=False):
     commits = log.unpublished()
     count = sum(log._publish(commit) for commit in reversed(commits))
     if commits:
@@ -177,7 +178,7 @@ def publishes_the_newest_first(log: ManagedStore, most=None):
     return count
 
 
-def notes_the_latest(log: ManagedStore, most=None):
+def notes_the_latest(log: ManagedStore, most=None, *, yields=False):
     """What was ratified while it published counts as published, too."""
     count = sum(log._publish(commit) for commit in log.unpublished())
     log.ratifier.published(log.ask().latest)

@@ -34,6 +34,7 @@ from refdelta.core.table.features import features_of
 from refdelta.engine.arrow.arrays import array_of, nested_array, one_array
 from refdelta.engine.log.checkpoint import ADDS_TAG, adds_of, listed_by, read_sidecars
 from refdelta.engine.log.commits import read_commits
+from refdelta.engine.log.managed_log import publish_through
 from refdelta.engine.log.newest_checkpoint import Layout
 from refdelta.engine.log.state import (
     FILE_SCHEMA,
@@ -159,6 +160,7 @@ def write_checkpoint(
         raise InvalidArgumentError(
             "only a table with the property delta.checkpointPolicy = v2 can have a checkpoint in JSON"
         )
+    publish_through(store, snapshot.version)
     removes, files = _removes(snapshot, now_ms), snapshot.files
     form = _TableFormat(CODECS[codec_of(snapshot.properties.compression_codec)][0], pages_of(snapshot.properties))
     listing: list[tuple[Sidecar, int]] = []

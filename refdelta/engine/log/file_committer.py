@@ -124,6 +124,11 @@ class FileCommitter:
 
     # --- for the driver ---
 
+    @property
+    def nearby(self) -> bool:
+        """Whether an attempt takes milliseconds, and no round trip to a remote store."""
+        return not self._store.capabilities.remote
+
     def waited(self) -> None:
         """Forget that files did not exist, since time has passed."""
         self._ahead = {version: data for version, data in self._ahead.items() if data is not None}

@@ -199,18 +199,35 @@ def newer_commits(
     return tuple(commits[ours:]), _extended(segment, tuple(commits), listing) if commits or hinted else segment
 
 
+def ratified_commits(store: Store, segment: LogSegment) -> tuple[tuple[LogFile, ...], LogSegment] | None:
+    """The commits after a segment, as :func:`newer_commits` gives them, by one request to the table's catalog and none
+    to its store.
+
+    Only the catalog knows that a version is the newest one: files of the log may have been cleaned up since. None if
+    some commits are published, so that the log has to be listed; or if no catalog manages the table.
+    """
+    managed = managed_by(store)
+    if managed is None:
+        return None
+    with store_errors("ask for the newest version"):
+        answer = managed.ask(segment.version + 1)
+    if answer.latest - segment.version != len(answer.commits):
+        return None
+    commits = tuple(LogFile(*managed.shown(one), one.version, one.version) for one in answer.commits)
+    if not commits:
+        return (), segment
+    newest = commits[-1]
+    return commits, LogSegment(newest.version, segment.checkpoint, segment.commits + commits, None, newest, newest)
+
+
 def still_newest(store: Store, segment: LogSegment) -> LogSegment | None:
     """The segment of the same version, if it is still the newest one; None if a listing is needed to know.
 
     Checks three single files, for a log of any length, to the same effect as the listing of :func:`newer_commits`: the
     known commit is unchanged, the commit of the version has the same size, and the next commit does not exist. (Cleanup
     begins with the oldest versions, so it leaves no gap.) Not worth it for a remote store, where three requests take
-    longer than one listing, and file times may be rounded. The catalog of a catalog-managed table is asked instead: it
-    never forgets a version, whatever was cleaned up.
+    longer than one listing, and file times may be rounded.
     """
-    if (managed := managed_by(store)) is not None:
-        with store_errors("ask for the newest version"):
-            return segment if managed.is_latest(segment.version) else None
     known, last = segment.listed, segment.last_commit
     if known is None or last is None or last.version > known.version + 1:
         return None

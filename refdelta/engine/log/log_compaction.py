@@ -18,6 +18,7 @@ from refdelta.core.log.replay import FileKey, file_key
 from refdelta.core.log.segment import LogFile
 from refdelta.engine.log.commits import read_commits
 from refdelta.engine.log.listing import find_segment, list_log
+from refdelta.engine.log.managed_log import publish_through
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta_storage.base import Created
@@ -81,6 +82,7 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
         return None
     if not 0 <= lo < hi:
         raise InvalidArgumentError(f"a compaction needs two or more versions in ascending order, not {lo} to {hi}")
+    publish_through(store, hi)
     files = _commits(store, lo, hi)
     size = sum(file.size for file in files)
     if size > MOST_BYTES:

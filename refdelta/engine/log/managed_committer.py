@@ -52,6 +52,11 @@ class ManagedCommitter(FileCommitter):
         """Never: a ratified commit stands."""
         raise StorageError(f"version {version} is ratified, and cannot be withdrawn")
 
+    @property
+    def nearby(self) -> bool:
+        """A commit whose content the catalog holds needs no request to the store."""
+        return self._log_of.ratifier.inline or super().nearby
+
     def _contents(self, version: int, winners: tuple[RatifiedCommit, ...]) -> tuple[bytes, ...]:
         found: list[bytes] = []
         for commit in winners:

@@ -27,6 +27,7 @@ from typing import Protocol as Interface
 
 from refdelta.core.log.paths import LOG, MAX_VERSION, commit_key, parse_log_name
 from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import UnsupportedFeatureError
 from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
@@ -222,17 +223,19 @@ class ManagedStore(WrapperStore):
         """The latest version that is known to be ratified; -1 if none is."""
         return self._latest
 
+    @property
+    def published(self) -> int:
+        """The latest version that is known to be published; -1 if none is."""
+        return self._published
+
     def unpublished(self) -> tuple[RatifiedCommit, ...]:
         """The ratified commits that the catalog still holds, oldest first."""
         return self.ask().commits
 
-    def is_latest(self, version: int) -> bool:
-        """Whether no later version is ratified.
-
-        Raises:
-            StorageError: the catalog failed.
-        """
-        return self._latest <= version and self.ask(version + 1).latest <= version
+    @staticmethod
+    def shown(commit: RatifiedCommit) -> tuple[str, int, int]:
+        """Key, size and time of a commit, as in listings."""
+        return commit_key(commit.version), commit.size, commit.timestamp_ms
 
     def has_backlog(self) -> bool:
         """Whether more commits wait to be published than should (``BACKLOG``).
@@ -244,13 +247,14 @@ class ManagedStore(WrapperStore):
             self.ask()  # others publish, too
         return self._latest - self._published > BACKLOG
 
-    def publish(self, most: int | None = None) -> int:
+    def publish(self, most: int | None = None, *, yields: bool = False) -> int:
         """Write ratified commits into the log, oldest first (PROTOCOL.md, "Publishing commits").
 
         Every writer may do so at any time: a version has one content, so it does no harm if several do.
 
         Args:
             most: the number of commits; None for all.
+            yields: whether to stop where another publisher is at work.
 
         Returns:
             How many commits this call published.
@@ -258,16 +262,34 @@ class ManagedStore(WrapperStore):
         Raises:
             StorageError: the store or the catalog failed; what was published so far stays.
         """
-        count, last = 0, None
+        count, last, met = 0, None, 0
+        there: Container[int] = ()
         try:
             for commit in self.unpublished()[:most]:
-                count += self._publish(commit)
+                if commit.version not in there:
+                    if self._publish(commit):
+                        count += 1
+                    elif yields:
+                        # Published by another one: by now, or earlier if it has ended. After those that are there, the
+                        # next version shows whether it goes on.
+                        met += 1
+                        there = self._published_after(commit) if met == 1 else ()
                 last = commit.version
+                if met > 1:
+                    break
         finally:
             if last is not None:
                 self.ratifier.published(last)
                 self._published = max(self._published, last)
         return count
+
+    def _published_after(self, commit: RatifiedCommit) -> range:
+        """The versions after a published one that are in the folder, without a gap."""
+        after = commit.version + 1
+        for info in self.inner.list(f"{LOG}/", commit_key(commit.version)):
+            if info.key == commit_key(after):
+                after += 1
+        return range(commit.version + 1, after)
 
     def _publish(self, commit: RatifiedCommit) -> bool:
         """Write one commit into the log; False if it is there."""
@@ -417,6 +439,23 @@ def managed_by(store: Store) -> ManagedStore | None:
             return store
         store = store.inner
     return None
+
+
+def publish_through(store: Store, version: int) -> None:
+    """Publish the commits of a catalog-managed table, unless all up to this version are: checkpoints and log compaction
+    files stand for published versions only.
+
+    Args:
+        store: the table's store.
+        version: the newest version that is to be published.
+
+    Raises:
+        StoreError: the store or the catalog failed.
+    """
+    managed = managed_by(store)
+    if managed is not None and managed.published < version:
+        with store_errors("publish"):
+            managed.publish()
 
 
 def check_place(store: Store, protocol: Protocol, metadata: Metadata) -> None:

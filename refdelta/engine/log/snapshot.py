@@ -28,8 +28,15 @@ from refdelta.core.table.types import StructType, parse_schema
 from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.log.checksums import contradictions
 from refdelta.engine.log.commits import commit_contents, decode_commits, read_commits
-from refdelta.engine.log.listing import file_time, find_segment, newer_commits, still_newest, timestamp_of_commit
-from refdelta.engine.log.managed_log import check_place
+from refdelta.engine.log.listing import (
+    file_time,
+    find_segment,
+    newer_commits,
+    ratified_commits,
+    still_newest,
+    timestamp_of_commit,
+)
+from refdelta.engine.log.managed_log import check_place, managed_by
 from refdelta.engine.log.newest_checkpoint import Layout, NewestCheckpoint
 from refdelta.engine.log.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, LiveFiles, reconcile_tombstones, without_shared
 from refdelta.engine.scan.chunking import at_most
@@ -289,12 +296,14 @@ class Snapshot:
             UnsupportedFeatureError: the table was upgraded to a feature that this engine cannot read.
         """
         # Where a checkpoint is due, another writer may have written it.
-        due = self.due_for_checkpoint
-        if not self.store.capabilities.remote and not due:
-            segment = still_newest(self.store, self.segment)
-            if segment is not None:
-                return self._known_by(segment)
-        newer = newer_commits(self.store, self.segment, hinted=due)
+        newer, due = None, self.due_for_checkpoint
+        if not due:
+            newer = ratified_commits(self.store, self.segment)
+            if newer is None and not self.store.capabilities.remote and managed_by(self.store) is None:
+                segment = still_newest(self.store, self.segment)
+                if segment is not None:
+                    return self._known_by(segment)
+        newer = newer or newer_commits(self.store, self.segment, hinted=due)
         if newer is None:  # the log was cleaned up, or the table was replaced
             return load_snapshot(self.store)
         commits, segment = newer
