@@ -534,7 +534,7 @@ def test_it_ends_when_it_is_asked_to_and_shows_nothing(tmp_path):
         (["--catalog", "nonsense"], "not the URL of a database"),
         ([], "Missing option '--catalog'"),
         (["--catalog", "sqlite:///{}/c.db"], "the server needs tokens"),
-        (["--catalog", "sqlite:///{}/c.db", "--token-file", "{}/none"], "does not exist"),
+        (["--catalog", "sqlite:///{}/c.db", "--token-file", "{}/none"], "No such file or directory"),
         (["--catalog", "sqlite:///{}/c.db", "--certificate", "{}/tokens"], "belong together"),
         (["--catalog", "sqlite:///{}/c.db", "--host", "192.0.2.1", "--port", "0"], "cannot listen at 192.0.2.1"),
     ],
