@@ -23,10 +23,17 @@ from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key
 from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.core.table.features import REGISTRY
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.managed_log import FEATURE, ManagedStore, Ratified, RatifiedCommit, Refused
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import DeltaError, InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import (
+    DeltaError,
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
 from refdelta_storage import Created, StorageError, Store, Unknown
 from refdelta_storage.wrappers import WrapperStore
 
@@ -220,8 +227,10 @@ class UnityCatalog(Catalog):
             self._raise(error, name, name)
         required = {key: value for key, value in staged.required_properties.items() if value is not None}
         protocol = staged.required_protocol
-        for feature in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}:
-            required[f"delta.feature.{feature}"] = "supported"
+        features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        if unknown := sorted(features - REGISTRY.keys()):
+            raise UnsupportedFeatureError(unknown, "create", f"the catalog {self.name} requires it")
+        required.update({f"delta.feature.{feature}": "supported" for feature in features})
         return _Staging(
             name, staged.location, managed=True, table_id=staged.table_id, required=tuple(sorted(required.items()))
         )

@@ -72,7 +72,7 @@ def serving(folder: Path, *options: str, environment: dict[str, str] | None = No
         )
     try:
         line = process.stdout.readline()
-        found = re.search(r"at (http://\S+)$", line)
+        found = re.search(r"at (https?://\S+)$", line)
         assert found, f"{line!r}\n{(folder / 'server.log').read_text()}"
         yield Served(found.group(1), folder, process)
     finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import datetime as dt
 import json
 import os
 import signal
@@ -15,6 +16,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from catalog.serving import OTHER, TOKEN, serving
 from refdelta import errors, write_deltalake
@@ -518,6 +523,39 @@ def test_a_request_that_takes_too_long_is_answered(tmp_path):
 
 
 # --- the process ---
+
+
+def certificate(folder):
+    """A certificate for localhost, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(*private))
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_https(tmp_path, monkeypatch):
+    cert, key = certificate(tmp_path)
+    with serving(tmp_path, "--certificate", str(cert), "--key", str(key)) as served:
+        url = served.url.replace("127.0.0.1", "localhost")
+        assert url.startswith("https://")
+        with UnityCatalog(url, TOKEN) as catalog, pytest.raises(errors.StoreError, match=r"(?i)certificate"):
+            catalog.tables()
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        with UnityCatalog(url, TOKEN) as catalog:
+            write_deltalake(catalog.create_table("main.s.t", SCHEMA), pa.table({"id": [1]}, SCHEMA), mode="append")
+            assert catalog.table("main.s.t").count() == 1
+            background.settle()
 
 
 def test_it_ends_when_it_is_asked_to_and_shows_nothing(tmp_path):

@@ -170,6 +170,22 @@ def test_a_full_backlog_is_published_by_the_next_writer(table, catalog, name, mo
     assert max(pauses) <= 5
 
 
+def test_writers_by_the_server_and_by_its_database(served, table, name):
+    with SqlCatalog(served.database) as behind:
+        other = behind.table(name)
+        for number in range(0, 6, 2):
+            append(table, number)
+            append(other, number + 1)
+        other.alter.set_table_properties({"owner": "us"})
+        append(table, 6)
+        assert ids(table) == ids(behind.table(name)) == [*range(7)]
+        assert table.metadata().configuration["owner"] == "us"
+        background.settle()
+        other.optimize.compact()
+        assert ids(table) == [*range(7)]
+        background.settle()
+
+
 # --- lost requests and replies ---
 
 
@@ -188,6 +204,11 @@ def error_of(status, kind, *headers):
     body = json.dumps({"error": {"type": kind, "code": status, "message": "as the test has it"}})
     lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", "Connection: close", *headers, "", body]
     return "\r\n".join(lines).encode()
+
+
+def reply_of(body):
+    content = json.dumps(body)
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()
 
 
 @pytest.fixture
@@ -329,6 +350,66 @@ def test_a_server_that_answers_nonsense(through, reply):
     with pytest.raises(errors.StoreError) as raised:
         own.table("main.sales.orders")
     assert len(str(raised.value)) < 1000
+
+
+# --- what a server of Unity Catalog asks for ---
+
+REQUIRED = {
+    "delta.checkpointPolicy": "v2",
+    "delta.enableDeletionVectors": "true",
+    "delta.enableInCommitTimestamps": "true",
+    "delta.checkpoint.writeStatsAsStruct": "true",
+    "delta.checkpoint.writeStatsAsJson": "true",
+    "io.unitycatalog.tableId": "550e8400-e29b-41d4-a716-446655440000",
+}
+READERS = ["catalogManaged", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck"]
+WRITERS = [*READERS, "inCommitTimestamp"]
+
+
+def test_a_creation_with_what_unity_catalog_requires(through, tmp_path):
+    """The answers of ``ManagedTablesSpec.md``: what it requires is in the table and in the request for it."""
+    required = {"min-reader-version": 3, "min-writer-version": 7, "reader-features": READERS}
+    staging = {
+        "table-id": REQUIRED["io.unitycatalog.tableId"],
+        "table-type": "MANAGED",
+        "location": (tmp_path / "t").as_uri(),
+        "storage-credentials": [],
+        "required-protocol": {**required, "writer-features": WRITERS},
+        "required-properties": REQUIRED,
+        "suggested-protocol": {"reader-features": ["columnMapping"], "writer-features": ["columnMapping"]},
+        "suggested-properties": {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": None},
+    }
+    created = []
+
+    def plan(method, path, body):
+        if path.endswith("/staging-tables"):
+            return reply_of(staging)
+        if path.endswith(("/tables", "/tables/orders")):
+            created.extend([json.loads(body)] if body else [])
+            metadata = {"etag": "e", "table-type": "MANAGED", "table-uuid": staging["table-id"]}
+            metadata |= {"location": staging["location"], "created-time": 1, "updated-time": 1, "properties": {}}
+            return reply_of({"metadata": {**metadata, "columns": {}}, "commits": None, "latest-table-version": 0})
+        return None
+
+    table = through(plan).create_table("main.sales.orders", SCHEMA, partition_by=["town"], description="of a year")
+    (request,) = created
+    assert REQUIRED.items() <= request["properties"].items()
+    assert REQUIRED.items() <= table.metadata().configuration.items()
+    assert set(READERS) <= set(request["protocol"]["reader-features"]) <= set(request["protocol"]["writer-features"])
+    assert set(WRITERS) <= set(request["protocol"]["writer-features"])
+    assert not any(name.startswith("delta.feature.") for name in table.metadata().configuration)
+    assert (request["partition-columns"], request["comment"]) == (["town"], "of a year")
+    assert request["last-commit-timestamp-ms"] == table.history()[0]["timestamp"]
+
+
+def test_a_feature_that_is_required_and_not_known(through, tmp_path):
+    protocol = {"min-reader-version": 3, "min-writer-version": 7, "reader-features": [], "writer-features": ["newest"]}
+    staging = {"table-id": "x", "table-type": "MANAGED", "location": (tmp_path / "t").as_uri()}
+    staging |= {"storage-credentials": [], "required-protocol": protocol, "required-properties": {}}
+    own = through(lambda _, path, __: reply_of(staging) if path.endswith("/staging-tables") else None)
+    with pytest.raises(errors.UnsupportedFeatureError, match="newest"):
+        own.create_table("main.sales.orders", SCHEMA)
+    assert not (tmp_path / "t").exists()
 
 
 # --- refusals ---
