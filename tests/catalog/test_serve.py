@@ -607,3 +607,11 @@ def test_slow_clients_are_cut_off(tmp_path):
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_replies_do_not_wait_for_acknowledgements():
+    """Accepted connections inherit the option; asyncio sets it for other kinds of sockets only."""
+    with server.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()[:2]):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
