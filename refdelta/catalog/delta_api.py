@@ -63,8 +63,8 @@ class StorageCredential(Wire, frozen=True):
 
     prefix: str
     operation: Operation
-    expiration_time_ms: int
     config: dict[str, str | None]
+    expiration_time_ms: int | None = None
 
     def __repr__(self) -> str:
         return f"StorageCredential(prefix={self.prefix!r}, operation={self.operation!r})"

@@ -344,7 +344,8 @@ class UnityCatalog(Catalog):
         options = {option: value for name, option in _OPTIONS.items() if (value := best.config.get(name))}
         if not options:
             return self._options, None
-        return {**options, **self._options}, float(best.expiration_time_ms)
+        expires = best.expiration_time_ms
+        return {**options, **self._options}, None if expires is None else float(expires)
 
     def _of_table(self, name: str) -> api.Credentials:
         path = f"{_table(_parts(name))}/credentials"

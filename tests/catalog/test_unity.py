@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import pickle
+import socket
 import threading
 import time
 
@@ -609,3 +610,59 @@ def test_a_user_who_may_only_read(catalog, name, table, through):
     own = through(plan)
     assert own._of_table(name).storage_credentials == []
     assert asked[-1].endswith("operation=READ")
+
+
+# --- a server that dies ---
+
+
+@pytest.mark.tier("test")
+def test_a_server_that_is_killed_loses_and_doubles_nothing(tmp_path):
+    """Writers go on over three servers, each of which is killed at work; an outcome is known or said to be unknown."""
+    done, unknown, refused = [], [], []
+    stop = threading.Event()
+
+    def write(url, number):
+        with UnityCatalog(url, TOKEN) as own:
+            table = own.table("main.sales.orders")
+            for row in range(1000 * number, 1000 * number + 1000):
+                if stop.is_set():
+                    return
+                try:
+                    append(table, row)
+                    done.append(row)
+                except errors.CommitOutcomeUnknownError:
+                    unknown.append(row)
+                except errors.StoreError:
+                    refused.append(row)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        try:
+            for life in range(3):
+                with serving(tmp_path, "--port", port) as served:
+                    if life == 0:
+                        with UnityCatalog(served.url, TOKEN) as catalog:
+                            catalog.create_table("main.sales.orders", SCHEMA)
+                        writers = [pool.submit(write, served.url, number) for number in range(3)]
+                    begun = len(done)
+                    while len(done) < begun + 8 and not all(one.done() for one in writers):
+                        time.sleep(0.01)
+                    served.process.kill()
+            with serving(tmp_path, "--port", port):
+                begun = len(done)
+                while len(done) < begun + 3:
+                    time.sleep(0.01)
+                stop.set()
+                for writer in writers:
+                    writer.result()
+                background.settle()
+        finally:
+            stop.set()
+    with SqlCatalog(f"sqlite:///{tmp_path}/catalog.db") as behind:
+        behind.publish("main.sales.orders")
+        table = behind.table("main.sales.orders")
+        found = ids(table)
+        assert len(set(found)) == len(found)
+        assert set(done) <= set(found) <= set(done) | set(unknown)
+        assert verify(table).sound
