@@ -457,29 +457,41 @@ class UnityRatifier:
         for number in range(1, _TRIES + 1):
             try:
                 self._send(commit)
+                return Created()
             except RequestError as error:
                 lost = lost or (None if error.certain else error)
-                if error.kind == "ResourceExhaustedException":
-                    self._publish()
-                    error.retry_after = None  # that was the reason to wait
-                elif error.status != 409 and not error.passing:
-                    if lost is not None:
-                        return Unknown(lost)
-                    if error.status == 404:
-                        raise self._gone() from error
-                    raise
-                if error.status == 409 or lost is not None:
-                    outcome = self._settled(commit, lost)
-                    if outcome is not None:
-                        return outcome
+                last = error
+            try:
+                outcome = self._outcome(commit, last, lost)
+                if outcome is not None:
+                    return outcome
                 if number == _TRIES:
-                    if lost is not None:
-                        return Unknown(lost)
+                    raise last
+            except StorageError:
+                if lost is None:
                     raise
-                pause(error, number)
-            else:
-                return Created()
+                return Unknown(lost)
+            pause(last, number)
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+    def _outcome(
+        self, commit: RatifiedCommit, error: RequestError, lost: RequestError | None
+    ) -> Created | Refused | Unknown | None:
+        """The outcome of a proposal that failed; None if it is to be sent again. Raises where that would not help.
+
+        Args:
+            commit: the commit.
+            error: the failure.
+            lost: the first attempt that may have had an effect, if there was one.
+        """
+        if error.kind == "ResourceExhaustedException":
+            self._publish()
+            error.retry_after = None  # that was the reason to wait
+        elif error.status == 404:
+            raise self._gone() from error
+        elif error.status != 409 and not error.passing:
+            raise error
+        return self._settled(commit, lost) if error.status == 409 or lost is not None else None
 
     def _send(self, commit: RatifiedCommit) -> None:
         actions = decode_commit(commit.data, commit_key(commit.version)) if commit.data is not None else []
@@ -504,10 +516,7 @@ class UnityRatifier:
 
     def _settled(self, commit: RatifiedCommit, lost: RequestError | None) -> Created | Refused | Unknown | None:
         """The outcome of a proposal by the server's list of commits; None if the version is still free."""
-        try:
-            answer = self.ratified(commit.version)
-        except RequestError as error:
-            return Unknown(lost or error)
+        answer = self.ratified(commit.version)
         if answer.latest < commit.version:
             return None
         found = next((one for one in answer.commits if one.version == commit.version), None)

@@ -131,7 +131,15 @@ class Connection:
         Raises:
             RequestError: the server refused, or gave no answer.
         """
-        return self._patiently(lambda: self.send("GET", path, kind, query=query))
+
+        def attempt() -> _T:
+            try:
+                return self.send("GET", path, kind, query=query)
+            except RequestError as error:
+                error.certain = True  # it had no effect, whether it arrived or not
+                raise
+
+        return self._patiently(attempt)
 
     def repeat(self, method: str, path: str, kind: type[_T], body: api.Wire | None = None) -> _T:
         """Change something by a request that does no harm if it arrives twice. A failure that may pass is tried again.
