@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs clients wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ oracle: setup  ## every test on Spark, those too that are the turn of another da
 
 programs: setup  ## programs in which any two features meet, all of them, by delta-spark and refdelta in turns (some minutes)
 	$(BIN)/python -m pytest tests/oracle/test_features_together.py
+
+clients: setup  ## refdelta serve under clients that were not written here: from PyPI, and with cargo in Rust (a minute; the first build takes three more)
+	REFDELTA_RUST=1 $(BIN)/python -m pytest tests/catalog/test_foreign_client.py tests/catalog/test_rust_client.py
 
 mutations: setup  ## change the code in fifty places, one at a time: does TIER=check find it? (half an hour; MUTATIONS="--seed 7" and others)
 	PYTHONPATH=tests $(BIN)/python -m mutations --tier $(TIER) $(MUTATIONS)
