@@ -1,7 +1,7 @@
 """``refdelta serve`` under the Rust client that comes with Delta Kernel: ``unity-catalog-delta-rest-client``, pinned.
 
-Cargo builds the program of ``rust_client`` once, into the cache of the project, which takes minutes: ``make clients`` runs
-this, and no tier does.
+Cargo builds the program of ``rust_client`` once, into the cache of the project, which takes minutes: ``make clients``
+runs this, and no tier does.
 """
 
 import json
