@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
-from refdelta.catalog.sql import _COMMITS, _TABLES, SqlCatalog, _at_once
+from refdelta.catalog.sql import _COMMITS, _TABLES, SqlCatalog
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
@@ -51,6 +51,7 @@ _REQUIRED_PROPERTIES = {"delta.enableInCommitTimestamps": "true"}
 
 # A part of a name: what Unity Catalog allows. It is also a segment of a path.
 _NAME = re.compile(r"[^\x00-\x20\x7f./\\\ufffd]{1,255}")
+_ID = re.compile(r"[0-9a-f-]{36}")
 _STAGED_NAME = re.compile(r"([0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 # A name that no table can have, since names have no empty parts.
 _STAGING = ".staging."
@@ -165,6 +166,8 @@ class ServedCatalog(SqlCatalog):
     def row(self, **wanted: str) -> Row | None:
         """A table by its ``name`` or its ``id``; also one that is being created."""
         ((column, value),) = wanted.items()
+        if column == "id" and _ID.fullmatch(value) is None:
+            return None
         with self.reading("look up a table") as connection:
             row = connection.execute(sa.select(_TABLES).where(_TABLES.c[column] == value)).one_or_none()
         if row is None:
@@ -194,8 +197,8 @@ class ServedCatalog(SqlCatalog):
             .order_by(_TABLES.c.name)
             .limit(most)
         )
-        with self.engine.connect() as connection:
-            rows = _at_once(connection).execute(asked).all()
+        with self.reading("list the tables") as connection:
+            rows = connection.execute(asked).all()
         return [
             (row.name, Row(Entry(row.name, row.location, row.managed, row.id), row.latest, row.published, 0))
             for row in rows
@@ -626,6 +629,8 @@ class DeltaService:
         """
         for part in prefix:
             _checked_part("catalog or schema", part)
+        if token and not all(map(_NAME.fullmatch, token.split("."))):
+            raise ApiError(400, "BadRequestException", "page_token is none of this server")
         start = "".join(f"{part}." for part in prefix)
         most = max(1, min(most, _PAGE)) if most else _PAGE
         found = self._catalog.page(start, token, most)
