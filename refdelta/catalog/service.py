@@ -350,17 +350,21 @@ class DeltaService:
         """``updateTable``: ratify a commit, or take note of published ones."""
         row = self._row(catalog, schema, table)
         by_kind = _once(request)
-        self._check_requirements(row, request)
+        etag = _checked_requirements(row, request)
         if not row.entry.managed:
             raise invalid("the commits of an external table do not go through the catalog")
         self._check_staged(row)
+        held = self._held(row.entry)
+        if self._was_accepted(row, held, by_kind.get(api.AddCommit)):
+            return self.load(catalog, schema, table)
+        if etag is not None and etag != _etag(row.entry.table_id, row.latest):
+            raise _requirement("assert-etag: the table has changed since it was loaded")
         unknown = by_kind.pop(api.UpdateSnapshotVersion, None)
         if unknown is not None:
             raise invalid("update-metadata-snapshot-version is for external tables")
         added, backfilled = by_kind.pop(api.AddCommit, None), by_kind.pop(api.SetLatestBackfilledVersion, None)
         if by_kind and added is None:
             raise invalid("changes of metadata come with the commit that makes them: add-commit is missing")
-        held = self._held(row.entry)
         if backfilled is not None:
             self._check_published(row, held, backfilled.latest_published_version)
         if added is not None:
@@ -371,18 +375,16 @@ class DeltaService:
             held.log.ratifier.published(backfilled.latest_published_version)
         return self.load(catalog, schema, table)
 
-    def _check_requirements(self, row: Row, request: api.UpdateTable) -> None:
-        found = {type(one): one for one in request.requirements}
-        if len(found) < len(request.requirements):
-            raise invalid("a requirement is there twice")
-        wanted = found.get(api.AssertTableUuid)
-        if not isinstance(wanted, api.AssertTableUuid):
-            raise invalid("the requirement assert-table-uuid is missing")
-        if wanted.uuid.lower() != row.entry.table_id:
-            raise _requirement("assert-table-uuid: the table of this name is another one")
-        etag = found.get(api.AssertEtag)
-        if isinstance(etag, api.AssertEtag) and etag.etag != _etag(row.entry.table_id, row.latest):
-            raise _requirement("assert-etag: the table has changed since it was loaded")
+    def _was_accepted(self, row: Row, held: _Held, added: api.AddCommit | None) -> bool:
+        """Whether the request was carried out before: then it is nothing new, whatever else it requires."""
+        if added is None:
+            return False
+        commit = added.commit
+        name = _STAGED_NAME.fullmatch(commit.file_name)
+        if name is None or int(name.group(1)) != commit.version:
+            wanted = f"{commit.version:020d}.<uuid>.json"
+            raise invalid(f"the file name of a commit for version {commit.version} is {wanted}")
+        return commit.version <= row.latest and self._is_accepted(held, held.log.ask(), commit)
 
     def _commit(
         self,
@@ -392,10 +394,6 @@ class DeltaService:
         changes: list[api.Update],
         backfilled: api.SetLatestBackfilledVersion | None,
     ) -> None:
-        name = _STAGED_NAME.fullmatch(commit.file_name)
-        if name is None or int(name.group(1)) != commit.version:
-            raise invalid(f"the file name of a commit for version {commit.version} is "
-                          f"{commit.version:020d}.<uuid>.json")  # fmt: skip
         published = max(row.published, backfilled.latest_published_version if backfilled else -1)
         if not self._is_next(held, commit, published):
             return
@@ -656,9 +654,22 @@ def _full_name(*parts: str) -> str:
 
 
 def _checked_part(kind: str, part: str) -> None:
-    if _NAME.fullmatch(part) is None:
+    if _NAME.fullmatch(part) is None or not part.isprintable():
         raise ApiError(400, "BadRequestException", f"the name of a {kind} has 1 to 255 characters, and no dot, slash, "
                        "space or control character")  # fmt: skip
+
+
+def _checked_requirements(row: Row, request: api.UpdateTable) -> str | None:
+    """Check that the table is the one that the client has opened. Returns the etag that it requires, if it does."""
+    found = {type(one): one for one in request.requirements}
+    if len(found) < len(request.requirements):
+        raise invalid("a requirement is there twice")
+    wanted, etag = found.get(api.AssertTableUuid), found.get(api.AssertEtag)
+    if not isinstance(wanted, api.AssertTableUuid):
+        raise invalid("the requirement assert-table-uuid is missing")
+    if wanted.uuid.lower() != row.entry.table_id:
+        raise _requirement("assert-table-uuid: the table of this name is another one")
+    return etag.etag if isinstance(etag, api.AssertEtag) else None
 
 
 def _once(request: api.UpdateTable) -> dict[type, Any]:

@@ -303,6 +303,25 @@ def test_changes_that_the_commit_does_not_make(served, unchanged):
     assert refused(served, 400, "POST", HERE, updating(served, uniform)) == "InvalidParameterValueException"
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_a_request_that_is_sent_again_is_nothing_new(tmp_path, published, monkeypatch):
+    monkeypatch.setattr(background, "later", lambda *_: None)
+    with serving(tmp_path) as served, UnityCatalog(served.url, TOKEN) as catalog:
+        served.table = table = catalog.create_table("main.sales.orders", SCHEMA)
+        write_deltalake(table, pa.table({"id": [1]}, SCHEMA), mode="append")
+        metadata = catalog.load("main.sales.orders").metadata
+        requirements = [uuid_is(served), {"type": "assert-etag", "etag": metadata.etag}]
+        body = updating(served, staged(served), requirements=requirements)
+        first = served.request("POST", HERE, body)
+        assert (first[0], first[2]["latest-table-version"]) == (200, 2)
+        if published:
+            assert catalog.publish("main.sales.orders") == 2
+        again = served.request("POST", HERE, body)
+        assert (again[0], again[2]["latest-table-version"]) == (200, 2)
+        other = updating(served, staged(served), requirements=requirements[:1])
+        assert refused(served, 409, "POST", HERE, other) == "CommitVersionConflictException"
+
+
 def test_a_commit_that_is_not_published_is_not_forgotten(tmp_path, monkeypatch):
     monkeypatch.setattr(background, "later", lambda *_: None)
     with serving(tmp_path) as served, UnityCatalog(served.url, TOKEN) as catalog:

@@ -21,7 +21,6 @@ NAME = "main.sales.orders"
 ROOT = "/api/2.1/unity-catalog"
 PATHS = (
     "/delta/v1/catalogs/main/schemas/sales/tables/orders",
-    "/delta/v1/catalogs/main/schemas/sales/tables/orders/rename",
     "/delta/v1/catalogs/main/schemas/sales/tables/orders/metrics",
     "/delta/v1/catalogs/main/schemas/sales/tables",
 )
@@ -60,7 +59,7 @@ class Served:
         create |= {"protocol": {"min-reader-version": 3, "min-writer-version": 7}, "last-commit-timestamp-ms": 1}
         histogram = {"sorted-bin-boundaries": [0], "file-counts": [1], "total-bytes": [1, 2]}
         metrics = {"table-id": table_id, "report": {"commit-report": {"file-size-histogram": histogram}}}
-        bodies = ({"requirements": requirements, "updates": updates}, {"new-name": "a/b"}, metrics, create)
+        bodies = ({"requirements": requirements, "updates": updates}, metrics, create)
         self.bodies = dict(zip(PATHS, bodies, strict=True))
 
     def state(self):
