@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from refdelta.catalog import Catalog
 
 TOKENS_VARIABLE = "REFDELTA_TOKENS"
-_EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _NEEDED = ("sqlalchemy", "starlette", "uvicorn")
 
 
@@ -152,16 +152,16 @@ def publish(name: str, storage_options: dict[str, str], as_json: bool) -> None:
 )
 @click.option(
     "--token-file",
-    type=_EXISTING,
+    type=_FILE,
     help=f"The bearer tokens, one a line; otherwise they come from the variable {TOKENS_VARIABLE}. Each one opens "
     "everything.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 is any free port.")
 @click.option(
-    "--certificate", type=_EXISTING, help="The certificate, for https; without it, put a proxy with TLS before it."
+    "--certificate", type=_FILE, help="The certificate, for https; without it, put a proxy with TLS before it."
 )
-@click.option("--key", type=_EXISTING, help="The key of the certificate.")
+@click.option("--key", type=_FILE, help="The key of the certificate.")
 @click.option(
     "--max-unpublished",
     type=click.IntRange(1, 10_000),
