@@ -21,6 +21,7 @@ from refdelta.crosscheck import oracle
 from refdelta.demo import changes as demo_changes
 from refdelta.demo import rows as demo_rows
 from refdelta.demo import run as demo
+from refdelta.demo import with_catalog as demo_catalog
 from refdelta.demo.run import TableLocation
 from refdelta.status_line import StatusLine
 
@@ -67,7 +68,7 @@ class Summary:
 @click.option(
     "--changes/--no-changes",
     default=True,
-    help="Whether to write two more tables, one for each isolation level, and update and delete flights there.",
+    help="Whether to write more tables: one for each isolation level, with updates and deletes, and one of a catalog.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 def run(
@@ -85,7 +86,8 @@ def run(
     where Java is there. Then the same again at each isolation level, while one more process updates late flights and
     another deletes cancelled ones. Then four processes update and delete different rows of the same files, while one
     more runs OPTIMIZE: no conflict, and how many there would have been by files. The outcome is compared with that of a
-    serial run. The exit status is 1 if a comparison fails. The tables stay for you to look at.
+    serial run. In a folder, the flights are also written to a table of a catalog in one SQLite file. The exit status is
+    1 if a comparison fails. The tables stay for you to look at.
     """
     place = demo.fresh_place(path, storage_options)
     tables = demo_changes.places(place) if changes else {}
@@ -104,6 +106,8 @@ def run(
         _show_checks(checks)
     levels = _levels(tables, source, writers, show=not as_json) if tables else []
     checks += itertools.chain.from_iterable(level.checks for level in levels)
+    managed = _with_catalog(place, source, writers, show=not as_json) if changes and "://" not in place.uri else []
+    checks += managed
     others = {level.rows.level: level.left for level in levels}
     more, not_compared = _second_opinion(place, spark_folder, source, others) if spark else ([], "--no-spark")
     checks += more
@@ -159,6 +163,22 @@ def _levels(tables: Mapping[str, TableLocation], source: pa.Table, writers: int,
             _show_rows(rows, by_files)
             _show_checks(more)
     return levels
+
+
+def _with_catalog(place: TableLocation, source: pa.Table, writers: int, *, show: bool) -> list[demo.DemoCheck]:
+    """Write the flights to a table of a catalog beside this one, and check it."""
+    managed = demo_catalog.beside(place)
+    Path(managed.uri).mkdir(parents=True)
+    demo.create(managed, source)
+    written = demo.write_concurrently(managed, source, writers)
+    checks = demo_catalog.verify(managed, source, written)
+    if show:
+        click.echo(
+            f"\n{managed}: {counted(len(written.appends), 'append')} by {writers} processes, "
+            f"{counted(written.retries, 'version')} lost to others, {written.seconds:.2f} s"
+        )
+        _show_checks(checks)
+    return checks
 
 
 def _as_json(level: Level) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from refdelta.crosscheck.oracle import OracleUnavailableError
 from refdelta.demo import changes as demo_changes
 from refdelta.demo import rows as demo_rows
 from refdelta.demo import run as demo
-from refdelta.errors import InvalidArgumentError
+from refdelta.demo import with_catalog as demo_catalog
+from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError
 
 # Two tables that several processes wrote are made once for all of it.
 pytestmark = pytest.mark.xdist_group("demo")
@@ -389,3 +390,19 @@ def test_delta_spark_reads_the_folder_that_a_store_serves(monkeypatch, some):
 def test_what_to_do_next_is_shown_as_it_was_called(monkeypatch, called, shown):
     monkeypatch.setattr("sys.argv", [called])
     assert running._program() == shown
+
+
+@pytest.mark.tier("test")
+def test_the_same_through_a_catalog(some, tmp_path):
+    place = demo_catalog.beside(demo.TableLocation(str(tmp_path / "flights")))
+    Path(place.uri).mkdir(parents=True)
+    demo.create(place, some)
+    written = demo.write_concurrently(place, some, 4)
+    assert {append.writer for append in written.appends} == {1, 2, 3, 4}
+    checks = demo_catalog.verify(place, some, written)
+    assert [check.problem for check in checks] == [None] * 7
+    assert all(check.what.startswith("catalog: ") for check in checks)
+    problems = [check for check in demo_catalog.verify(place, some.slice(1), written) if check.problem]
+    assert len(problems) == 3
+    with pytest.raises(UnsupportedFeatureError, match="catalog"):
+        DeltaTable(place.uri)
