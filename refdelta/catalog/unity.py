@@ -410,6 +410,7 @@ class UnityRatifier:
     store: Store
     inline: bool = field(default=False, init=False)
     maintenance: str | None = field(init=False)
+    _registered: bool = field(default=False, init=False)  # the server has answered for the table
 
     def __post_init__(self) -> None:
         self.maintenance = (
@@ -425,13 +426,15 @@ class UnityRatifier:
     def ratified(self, first: int = 0) -> Ratified:
         """Load the table."""
         try:
-            return self._answer(self.catalog.load(self.entry.name), first)
+            loaded = self.catalog.load(self.entry.name)
         except RequestError as error:
-            if error.status == 404 and isinstance(self.entry, _Staging):
+            if error.status == 404 and isinstance(self.entry, _Staging) and not self._registered:
                 return Ratified(-1)
             if error.status == 404:
                 raise self._gone() from error
             raise
+        self._registered = True
+        return self._answer(loaded, first)
 
     def _answer(self, loaded: api.LoadedTable, first: int = 0) -> Ratified:
         if loaded.metadata.table_uuid != self.entry.table_id:

@@ -130,6 +130,7 @@ def test_it_loads_a_table(call, path, table):
 
 
 def test_it_commits_and_sees_conflicts(call, served, catalog, path, name, table):
+    catalog.publish(f"main.sales.{name}")
     loaded = call("load_table", **path)["ok"]["metadata"]
     now = loaded["updated-time"]
     first, second = (staged(table, 2, now + after) for after in (1, 2))
@@ -159,6 +160,7 @@ def test_it_commits_and_sees_conflicts(call, served, catalog, path, name, table)
 
 
 def test_too_many_commits_are_not_published(call, served, catalog, path, name, table):
+    catalog.publish(f"main.sales.{name}")
     loaded = call("load_table", **path)["ok"]["metadata"]
     for version in (2, 3, 4):
         commit = staged(table, version, loaded["updated-time"] + version)
