@@ -56,9 +56,9 @@ def copy(table: Path, folder: Path) -> Path:
 
 
 @contextmanager
-def copied(table: Path) -> Iterator[Path]:
+def copied(table: Path, name: str = "copy") -> Iterator[Path]:
     """A copy for a while."""
-    folder = copy(table, table.with_name("copy"))
+    folder = copy(table, table.with_name(name))
     yield folder
     shutil.rmtree(folder)
 

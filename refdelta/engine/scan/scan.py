@@ -114,7 +114,7 @@ ONLY = "only\n"
 """A further column of a list of files: a deletion vector of the only rows that are wanted, or null."""
 
 _SHOWN = 20
-_PART_BYTES = 8 * 2**20  # of a local file
+_PART_BYTES = 16 * 2**20  # of a local file
 _MOST_PARTS = 64
 
 
