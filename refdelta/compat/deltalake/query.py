@@ -31,8 +31,11 @@ class QueryBuilder:
         settings = {"datafusion.sql_parser.enable_ident_normalization": "false", **(session_config or {})}
         try:
             self._context = SessionContext(SessionConfig(settings))
-        except ValueError as error:  # a setting that does not exist
-            raise InvalidArgumentError(str(error)) from error
+        except BaseException as error:
+            # A setting that does not exist. Before DataFusion 55 it was a panic of Rust, which is no Exception.
+            if isinstance(error, ValueError) or type(error).__name__ == "PanicException":
+                raise InvalidArgumentError(str(error)) from error
+            raise
 
     def register(self, table_name: str, delta_table: DeltaTable) -> QueryBuilder:
         """Add a table to the query builder under a name.
