@@ -19,6 +19,7 @@ PROGRAM = """
     from refdelta.engine.parquet import encode, write
     from refdelta.engine.scan import executor, zorder
     encode.IN_FLIGHT_BYTES = write.BUFFER_BYTES = write.ROW_GROUP_BYTES = executor.LOOK_AHEAD_BYTES = 8 * 2**20
+    executor.CORE_BYTES = 4 * 2**20
     zorder.SORT_BYTES = 8 * 2**20
     path, what = sys.argv[1:]
     random = np.random.default_rng(1)

@@ -15,7 +15,7 @@ from refdelta.transaction import background
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=1, test=4)
+@pytest.mark.sample(test=1, all=3, daily=True)
 @pytest.mark.parametrize("layout", [PLAIN, PARTITIONED, ROWS], ids=str)
 @pytest.mark.parametrize("level", [SERIALIZABLE, WRITE_SERIALIZABLE])
 @pytest.mark.parametrize("inline", [False, True], ids=["staged", "inline"])

@@ -30,8 +30,16 @@ def coordinator(quick_spark: Any) -> Coordinator:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    with SqlCatalog(f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path / "warehouse") as catalog:
+def database(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The URL of a new database: a SQLite file, or one of PostgreSQL's where the test asks for it."""
+    if getattr(request, "param", "sqlite") == "postgres":
+        return str(request.getfixturevalue("postgres_server").database())
+    return f"sqlite:///{tmp_path}/catalog.db"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, database: str) -> Iterator[SqlCatalog]:
+    with SqlCatalog(database, warehouse=tmp_path / "warehouse") as catalog:
         yield catalog
 
 
@@ -159,6 +167,7 @@ def test_we_move_our_commits_over_its_and_conflict_by_rows(quick_spark: Any, tab
 
 
 @pytest.mark.tier("all")
+@pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
 def test_at_once(quick_spark: Any, table: DeltaTable) -> None:
     """Three threads of ours append and update while delta-spark inserts: every row is there once."""
     failures: list[BaseException] = []

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     _Live = Callable[[int, int], pa.BooleanArray | None]  # a mask of the live rows of a range; None if all are
 
 # Rows of a batch: many enough to make the overhead of a batch negligible, few enough for some megabytes.
-BATCH_ROWS = 128 * 1024
+BATCH_ROWS = 64 * 1024
 # Row groups are searched together until they have so many rows.
 _SEARCHED_ROWS = BATCH_ROWS
 # The column of positions. No column of a table has a line break in its name.
