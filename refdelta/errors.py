@@ -43,11 +43,19 @@ class DeltaError(Exception):
         if len(text) > _LONGEST:
             left_out = len(text) - _LONGEST
             text = f"{text[: _LONGEST - 300]}... ({left_out} characters left out) ...{text[-300:]}"
-        return text if text.isprintable() else "".join(map(_seen, text))
+        return printable(text, keep="")
 
 
-def _seen(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
+def printable(text: str, keep: str = "\n\t") -> str:
+    """A text with escapes for control characters, which a hostile table may contain.
+
+    Args:
+        text: the text.
+        keep: the control characters that stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in keep else ascii(one)[1:-1] for one in text)
 
 
 def _rebuild(cls: type[DeltaError], args: tuple[object, ...], attributes: dict[str, object]) -> DeltaError:

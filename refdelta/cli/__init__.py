@@ -12,8 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from refdelta.cli.printable import printable
-from refdelta.errors import DeltaError
+from refdelta.errors import DeltaError, printable
 from refdelta_storage import StorageError
 
 _COMPLETE = "_REFDELTA_COMPLETE"

@@ -9,9 +9,8 @@ import click
 
 from refdelta.cli.group import Command, app, at_a_version, names, on_a_table, open_table
 from refdelta.cli.output import FORMATS, echo_rows, limited, write_rows
-from refdelta.cli.printable import printable
 from refdelta.cli.render import echo_json
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ import click
 import msgspec
 import pyarrow as pa
 
-from refdelta.cli.printable import printable
+from refdelta.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

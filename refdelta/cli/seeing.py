@@ -13,11 +13,11 @@ import click
 
 from refdelta.cli.group import app, named_version, on_a_table, open_table, store_of
 from refdelta.cli.output import limited
-from refdelta.cli.printable import printable
 from refdelta.cli.render import cell, colored, counted, echo_json, echo_json_list, echo_table, rows_of
 from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
 from refdelta.core.conflicts.matrix import Cell, PairExplanation, explain, matrix
 from refdelta.core.conflicts.rules import RULES
+from refdelta.errors import printable
 
 _SHOWN = 20
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from refdelta.errors import printable
+
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MOST_LANES = 12
 """The most lanes; commits beyond have no lane, and say in words which versions they were moved over."""
@@ -86,7 +88,7 @@ def draw(rows: Sequence[dict[str, Any]], width: int, *, colour: bool = False) ->
     cells = [(_moment(row["timestamp"])[:minutes], _short(row["user"] or "", 12)) for row in rows]
     users = max((_width(user) for _, user in cells), default=0)
     times = max((len(time) for time, _ in cells), default=0) if width >= 60 else 0
-    longest = max((_width(_escaped(what(row)[:1_000])) for row in rows), default=0)
+    longest = max((_width(printable(what(row)[:1_000], keep="")) for row in rows), default=0)
     room = max(10, width - left - (times + 2 if times else 0) - (users + 2 if users else 0))
     room, lines = min(room, longest), []
     for row, graph, (time, user) in zip(rows, graphs, cells, strict=True):
@@ -161,11 +163,6 @@ def _moment(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-def _escaped(text: str) -> str:
-    """A string with escapes for control characters, which a hostile log may contain, and line breaks."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-
-
 def _width(text: str) -> int:
     """The number of columns of a string on a terminal."""
     wide = sum(unicodedata.east_asian_width(one) in "WF" for one in text)
@@ -174,7 +171,7 @@ def _width(text: str) -> int:
 
 def _short(text: str, room: int) -> str:
     """A string, escaped and cut to a number of columns."""
-    text = _escaped(text[:1_000])
+    text = printable(text[:1_000], keep="")
     if _width(text) <= room:
         return text
     while _width(text) > room - 1:

@@ -18,7 +18,7 @@ from refdelta.engine.log.state import adds_table
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.engine.scan.positions import read_rows
 from refdelta.engine.scan.scan import plan_scan
-from refdelta.errors import ConflictDetails, ConflictParty, DeltaError
+from refdelta.errors import ConflictDetails, ConflictParty, DeltaError, printable
 from refdelta.operations.inspection.recorded_transaction import files_at
 from refdelta.transaction.parties import commit_info_of, party
 
@@ -127,9 +127,7 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        return "".join(
-            one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in "\n".join(self._lines())
-        )
+        return printable("\n".join(self._lines()), keep="\n")
 
     def _repr_html_(self) -> str:
         table = "".join(
