@@ -47,12 +47,7 @@ class DeltaError(Exception):
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    """A text with escapes for control characters, which a hostile table may contain.
-
-    Args:
-        text: the text.
-        keep: the control characters that stay.
-    """
+    """The text with escapes for control characters, which a hostile table may contain, except for those to keep."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in keep else ascii(one)[1:-1] for one in text)

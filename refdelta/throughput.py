@@ -39,6 +39,7 @@ from refdelta.errors import (
 )
 from refdelta.transaction import background
 from refdelta.transaction.options import CommitProperties
+from refdelta.wording import counted
 
 _NOTE = "refdelta-bench "
 _COMPACTION = -1
@@ -486,18 +487,14 @@ def check(table: DeltaTable, mix: AnyMix, tallies: Sequence[Tally]) -> list[str]
     unasked = sorted(version for version, task in found.items() if version not in told and task not in unknown)
     problems = []
     if lost:
-        problems.append(f"{_counted(len(lost), 'commit')} acknowledged and not in the log, the first task {lost[0]}")
+        problems.append(f"{counted(len(lost), 'commit')} acknowledged and not in the log, the first task {lost[0]}")
     if len(told) < len(every):
         problems.append("a version was acknowledged to two writers")
     if twice:
-        problems.append(f"{_counted(len(twice), 'task')} committed twice, the first {min(twice)}")
+        problems.append(f"{counted(len(twice), 'task')} committed twice, the first {min(twice)}")
     if unasked:
-        problems.append(f"{_counted(len(unasked), 'version')} acknowledged to no writer, the first {unasked[0]}")
+        problems.append(f"{counted(len(unasked), 'version')} acknowledged to no writer, the first {unasked[0]}")
     return [
         *problems,
         *check_rows(table.to_pyarrow_table(), mix, [task for task in found.values() if task != _COMPACTION]),
     ]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -12,7 +12,8 @@ from pipeline.engines import Engine
 from pipeline.judge import Compared
 from pipeline.raw import RawFiles
 from pipeline.stages import STAGES, STATEMENTS, TABLES, Done
-from refdelta.cli.render import counted, echo_table, size
+from refdelta.cli.render import echo_table
+from refdelta.wording import counted, size
 
 
 @dataclass(frozen=True)

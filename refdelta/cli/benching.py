@@ -18,12 +18,13 @@ import click
 
 from refdelta.arguments import missing_package
 from refdelta.cli.group import app, rows_or_files, storage_options
-from refdelta.cli.render import counted, echo_json, echo_table
+from refdelta.cli.render import echo_json, echo_table
 from refdelta.demo.mixes import ROWS, Mix, mix_of
 from refdelta.demo.worker_pool import RaceFailedError
 from refdelta.errors import DeltaError, printable
 from refdelta.status_line import StatusLine
 from refdelta.throughput import BenchEngine, OwnEngine, Race, find_engine, race
+from refdelta.wording import counted
 
 _COMMITS = 200
 _ALL = "all"

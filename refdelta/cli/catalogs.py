@@ -20,8 +20,9 @@ from refdelta.cli.group import (
     in_a_catalog,
     storage_options,
 )
-from refdelta.cli.render import counted, echo_json
+from refdelta.cli.render import echo_json
 from refdelta.errors import InvalidArgumentError
+from refdelta.wording import counted
 
 if TYPE_CHECKING:
     from refdelta.catalog import Catalog

@@ -14,7 +14,7 @@ from refdelta import CommitProperties, DeltaTable, arguments
 from refdelta.api.merge_builder import TableMerger
 from refdelta.cli.group import app, is_table, isolation_level, note, on_a_table, open_table, properties, rows_or_files
 from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
-from refdelta.cli.render import counted, echo_json, echo_some, moved_over
+from refdelta.cli.render import echo_json, echo_some, moved_over
 from refdelta.core.table.features import check_writable
 from refdelta.engine.log.snapshot import Snapshot
 from refdelta.operations.dml.delete import delete as stage_delete
@@ -23,6 +23,7 @@ from refdelta.operations.merge.merge import merge as stage_merge
 from refdelta.operations.merge.request import MergeRequest
 from refdelta.transaction.results import CommitResult
 from refdelta.transaction.transaction import Transaction
+from refdelta.wording import counted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")

@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from refdelta.cli.group import app, at_a_version, in_bytes, open_table, storage_options
-from refdelta.cli.render import counted, echo_json
+from refdelta.cli.render import echo_json
 from refdelta.crosscheck import comparison, oracle
 from refdelta.crosscheck.replay import Replayed, ScenarioOutcome, replay
 from refdelta.crosscheck.scenarios import ScenarioCase, read_scenarios
 from refdelta.errors import DeltaError, InvalidArgumentError, printable, unknown_name
 from refdelta.status_line import StatusLine
+from refdelta.wording import counted
 
 _STARTING = "delta-spark starts (its first start fetches its JARs)"
 

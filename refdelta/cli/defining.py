@@ -29,11 +29,12 @@ from refdelta.cli.group import (
     table_properties,
 )
 from refdelta.cli.inputs import InputOptions, open_inputs
-from refdelta.cli.render import counted, echo_json, moved_over
+from refdelta.cli.render import echo_json, moved_over
 from refdelta.core.table.types import StructField, StructType, type_named
 from refdelta.errors import InvalidArgumentError
 from refdelta.schema import Schema
 from refdelta.transaction.results import CommitResult
+from refdelta.wording import counted
 
 _COLUMN = in_pairs("name=type")
 _EXPRESSION = in_pairs("name=SQL")

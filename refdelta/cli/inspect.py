@@ -14,7 +14,6 @@ from refdelta.cli.group import app, at_a_version, named_version, on_a_table, ope
 from refdelta.cli.render import (
     cell,
     colored,
-    counted,
     echo_json,
     echo_json_list,
     echo_pairs,
@@ -22,7 +21,6 @@ from refdelta.cli.render import (
     moment,
     on_a_terminal,
     rows_of,
-    size,
 )
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.codec import BAD_INPUT
@@ -33,6 +31,7 @@ from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
 from refdelta.operations.maintenance.history import damaged_log, recorded_history
 from refdelta.operations.maintenance.newest_files import NewestFiles
+from refdelta.wording import counted, size
 from refdelta_storage import ObjectNotFoundError, Store
 
 _SHOWN = 20

@@ -20,10 +20,11 @@ from refdelta.cli.group import (
     open_table,
     properties,
 )
-from refdelta.cli.render import counted, echo_json, echo_some, moved_over, size
+from refdelta.cli.render import echo_json, echo_some, moved_over
 from refdelta.operations.layout.optimize import OptimizeRequest, planned
 from refdelta.status_line import StatusLine
 from refdelta.transaction.results import CommitResult, VacuumResult
+from refdelta.wording import counted, size
 
 
 @app.command(

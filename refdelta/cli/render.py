@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from refdelta.errors import printable
+from refdelta.wording import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,17 +100,11 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 file``, ``2,000 files``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
 def moved_over(versions: Sequence[int]) -> str:
     """`` (over versions 5, 6)`` for a commit that was moved over these; nothing for one that was not."""
     if not versions:
         return ""
-    shown = ", ".join(map(str, versions)) if len(versions) <= 3 else f"{versions[0]} to {versions[-1]}"
-    return f" (over version{'' if len(versions) == 1 else 's'} {shown})"
+    return f" (over version{'' if len(versions) == 1 else 's'} {listed(versions)})"
 
 
 def echo_some(lines: Sequence[str]) -> None:
@@ -118,18 +113,6 @@ def echo_some(lines: Sequence[str]) -> None:
         click.echo(f"  {printable(line)}")
     if len(lines) > _SHOWN:
         click.echo(f"  ... and {len(lines) - _SHOWN:,} more; --json lists all")
-
-
-def size(count: int | None) -> str:
-    """A number of bytes for people: ``8.3 MB``, in powers of ten."""
-    if count is None:
-        return ""
-    number = float(min(max(count, -(2**1000)), 2**1000))
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(number) < 1000 or unit == "TB":
-            break
-        number /= 1000
-    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
 
 
 def echo_table(
@@ -263,8 +246,13 @@ def _echo_records(heading: Sequence[str], rows: Iterable[Sequence[str]], before:
 
 
 def colored(text: str, **style: Any) -> str:
-    """The text with a style for terminals, unless the environment has ``NO_COLOR`` (https://no-color.org)."""
-    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+    """The text with a style for terminals, unless colours are unwanted."""
+    return text if without_colors() else click.style(text, **style)
+
+
+def without_colors() -> bool:
+    """Whether the environment has ``NO_COLOR`` (https://no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def _bold(line: str, console: Console) -> str:

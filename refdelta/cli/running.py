@@ -16,7 +16,7 @@ import click
 import pyarrow as pa
 
 from refdelta.cli.group import app, storage_options
-from refdelta.cli.render import counted, echo_json, echo_table, size
+from refdelta.cli.render import echo_json, echo_table
 from refdelta.crosscheck import oracle
 from refdelta.demo import changes as demo_changes
 from refdelta.demo import rows as demo_rows
@@ -24,6 +24,7 @@ from refdelta.demo import run as demo
 from refdelta.demo import with_catalog as demo_catalog
 from refdelta.demo.run import TableLocation
 from refdelta.status_line import StatusLine
+from refdelta.wording import counted, size
 
 _HISTORY = 5
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import click
 
 from refdelta.cli.group import app, on_a_table, store_of
-from refdelta.cli.render import counted, echo_json
+from refdelta.cli.render import echo_json
 from refdelta.errors import DeltaError, printable
 from refdelta.status_line import StatusLine
 from refdelta.verifier.report import Report
 from refdelta.verifier.run import SAMPLE, verify_store
+from refdelta.wording import counted
 
 _UNSOUND, _UNKNOWN = 1, 2
 

@@ -24,8 +24,9 @@ from refdelta.cli.group import (
     table_properties,
 )
 from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
-from refdelta.cli.render import counted, echo_json
+from refdelta.cli.render import echo_json
 from refdelta.status_line import StatusLine, watched
+from refdelta.wording import counted
 
 
 @app.command(

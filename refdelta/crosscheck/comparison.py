@@ -20,6 +20,7 @@ from refdelta.crosscheck import oracle
 from refdelta.crosscheck.local_copy import COPY_LIMIT, copied
 from refdelta.crosscheck.row_comparison import compare_rows
 from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.wording import counted
 
 VERSIONS: Final = 10
 """The default number of versions whose rows are counted and whose history is compared."""
@@ -214,10 +215,6 @@ def _checked(what: str, look: Callable[[], tuple[str, str | None]]) -> Compariso
         return ComparisonResult(what, problem=f"delta-spark: {_line(error)}")
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
 def _line(error: Exception) -> str:
     """The first line with information; errors of Java begin with a line without it."""
     lines = [line.strip() for line in str(error).splitlines()]
@@ -228,7 +225,7 @@ def _line(error: Exception) -> str:
 def _schema(both: ComparedTable) -> tuple[str, str | None]:
     ours, theirs = json.loads(both.table.schema().to_json()), json.loads(both.frame.schema.json())
     mine, other = ([_field(field) for field in schema["fields"]] for schema in (ours, theirs))
-    found = _counted(len(mine), "column")
+    found = counted(len(mine), "column")
     return found, None if mine == other else _first_difference(mine, other)
 
 
@@ -262,9 +259,9 @@ def _rows(both: ComparedTable) -> tuple[str, str | None]:
                 return "readable in neither", None
             raise
     if found.alike:
-        return f"{_counted(found.refdelta, 'row')}, each in both", None
+        return f"{counted(found.refdelta, 'row')}, each in both", None
     counts = f"{found.only_refdelta:,} only in refdelta, {found.only_delta_spark:,} only in delta-spark"
-    return f"{_counted(found.refdelta, 'row')} in refdelta", f"{counts}; {'; '.join(found.examples)}"
+    return f"{counted(found.refdelta, 'row')} in refdelta", f"{counts}; {'; '.join(found.examples)}"
 
 
 def _read(frame: Any) -> str:
@@ -283,7 +280,7 @@ def _count(both: ComparedTable, version: int) -> ComparisonResult:
         return ComparisonResult(what, "readable in neither")
     if mine.problem or other.problem:
         return ComparisonResult(what, mine.found or other.found, mine.problem or other.problem)
-    counts = _counted(int(mine.found), "row")
+    counts = counted(int(mine.found), "row")
     differ = f"{counts} in refdelta, {int(other.found):,} in delta-spark"
     return ComparisonResult(what, counts, None if mine.found == other.found else differ)
 
@@ -294,7 +291,7 @@ def _history(both: ComparedTable, numbers: range) -> tuple[str, str | None]:
     # The whole history: with a limit delta-spark adjusts the times of files from there on, not from the first version.
     entries = oracle.history(both.spark, both.place)
     theirs = {entry["version"]: _commit(entry) for entry in entries if entry["version"] in numbers}
-    found = _counted(len(ours), "commit")
+    found = counted(len(ours), "commit")
     if ours.keys() != theirs.keys():
         return found, f"versions {sorted(ours)} in refdelta, {sorted(theirs)} in delta-spark"
     return found, next(
@@ -331,7 +328,7 @@ def _detail(both: ComparedTable) -> tuple[str, str | None]:
     ours, theirs = both.table.detail(), oracle.detail(both.spark, both.place)
     mine = {name: _sorted(_plain(ours[here])) for name, here in _DETAIL.items()}
     other = {name: _sorted(_plain(theirs.get(name))) for name in _DETAIL}
-    return f"{_counted(mine['numFiles'], 'file')}, {mine['sizeInBytes']:,} bytes", _difference(mine, other)
+    return f"{counted(mine['numFiles'], 'file')}, {mine['sizeInBytes']:,} bytes", _difference(mine, other)
 
 
 def _path(file: str) -> str:
@@ -352,13 +349,13 @@ def _skipping(both: ComparedTable, predicate: str | None) -> tuple[str, str | No
     theirs = {_path(file).removeprefix(both.root) for file in rows.inputFiles()}
     if predicate is None:
         differ = sorted(ours ^ theirs)
-        return _counted(len(ours), "file"), f"only one of the two has {', '.join(differ[:3])}" if differ else None
+        return counted(len(ours), "file"), f"only one of the two has {', '.join(differ[:3])}" if differ else None
     matching, other = scan.count(), rows.count()
-    counts = _counted(matching, "row")
+    counts = counted(matching, "row")
     if ours == theirs:
-        files = f"both read {len(ours):,} of {_counted(explained.files, 'file')}"
+        files = f"both read {len(ours):,} of {counted(explained.files, 'file')}"
     else:
-        files = f"refdelta reads {len(ours):,} of {_counted(explained.files, 'file')}, delta-spark {len(theirs):,}"
+        files = f"refdelta reads {len(ours):,} of {counted(explained.files, 'file')}, delta-spark {len(theirs):,}"
     return f"{counts}; {files}", None if matching == other else f"{counts} in refdelta, {other:,} in delta-spark"
 
 

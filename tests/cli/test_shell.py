@@ -18,8 +18,9 @@ import pytest
 from refdelta import __version__, write_deltalake
 from refdelta.cli import reading
 from refdelta.cli.app import app
-from refdelta.cli.render import cell, echo_table, size
+from refdelta.cli.render import cell, echo_table
 from refdelta.status_line import StatusLine
+from refdelta.wording import size
 
 WITHOUT_CLICK = """
 import sys

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refdelta.errors import printable
+from refdelta.wording import counted, listed, size
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MOST_LANES = 12
@@ -106,9 +107,9 @@ def what(row: dict[str, Any]) -> str:
     """The operation of a version, its predicate, the versions that it was moved over, its size, and any damage."""
     words = [row["operation"] or "(no commitInfo)"]
     words += [f"where {row['predicate']}"] if row["predicate"] else []
-    words += [f"over {_ranges(row['passed'])}"] if row["passed"] else []
-    sizes = [f"{row['rows']:,} row{'' if row['rows'] == 1 else 's'}"] if row["rows"] is not None else []
-    sizes += [_bytes(row["bytes_added"])] if row["bytes_added"] else []
+    words += [f"over {listed(row['passed'])}"] if row["passed"] else []
+    sizes = [counted(row["rows"], "row")] if row["rows"] is not None else []
+    sizes += [size(row["bytes_added"])] if row["bytes_added"] else []
     words += [f"({', '.join(sizes)})"] if sizes else []
     words += [f"{row['note']!r}"] if row["note"] else []
     words += [f"DAMAGED: {row['damage']}"] if row["damage"] else []
@@ -143,17 +144,6 @@ def _plain(text: str, _colour: int) -> str:
 
 def _painted(text: str, colour: int) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if text.strip() else text
-
-
-def _ranges(versions: Sequence[int]) -> str:
-    return ", ".join(map(str, versions)) if len(versions) <= 3 else f"{versions[0]} to {versions[-1]}"
-
-
-def _bytes(count: int) -> str:
-    number, units = float(count), ["B", "kB", "MB", "GB", "TB"]
-    while abs(number) >= 1000 and len(units) > 1:
-        number, units = number / 1000, units[1:]
-    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
 
 
 def _moment(milliseconds: int) -> str:
