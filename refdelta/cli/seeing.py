@@ -13,11 +13,21 @@ import click
 
 from refdelta.cli.group import app, named_version, on_a_table, open_table, store_of
 from refdelta.cli.output import limited
-from refdelta.cli.render import cell, colored, counted, echo_json, echo_json_list, echo_table, rows_of
+from refdelta.cli.render import (
+    cell,
+    colored,
+    echo_json,
+    echo_json_list,
+    echo_table,
+    on_a_terminal,
+    rows_of,
+    without_colors,
+)
 from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
 from refdelta.core.conflicts.matrix import Cell, PairExplanation, explain, matrix
 from refdelta.core.conflicts.rules import RULES
 from refdelta.errors import printable
+from refdelta.wording import counted
 
 _SHOWN = 20
 
@@ -76,7 +86,7 @@ def timeline(
     elif as_json:
         echo_json_list(row for batch in found.to_batches() for row in batch.to_pylist())
     else:
-        click.echo(found.draw(None if sys.stdout.isatty() else 80, colour=sys.stdout.isatty()))
+        click.echo(found.draw(None if sys.stdout.isatty() else 80, colour=on_a_terminal() and not without_colors()))
 
 
 @app.command(
@@ -114,7 +124,7 @@ def diff(
     for row in rows_of(limited(found.to_reader(), shown).read_all()):
         gone = row.pop("_change_type") == "delete"
         text = f"{'-' if gone else '+'} {', '.join(f'{name}={cell(value)}' for name, value in row.items())}"
-        click.echo(click.style(text.replace("\n", "\\n"), fg="red" if gone else "green"))
+        click.echo(colored(text.replace("\n", "\\n"), fg="red" if gone else "green"))
     if shown is not None and summary["deleted"] + summary["inserted"] > shown:
         click.echo(f"... the first {shown} rows; --limit N shows more, --json all", err=True)
 

@@ -1,5 +1,7 @@
 """``refdelta why``, ``timeline`` and ``diff``."""
 
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -52,6 +54,19 @@ def test_timeline(path, cli, fails, tmp_path):
     assert fails("timeline", path, "--version", "7..9") == "the log has no version from 7 to 9; it has 0 to 2"
     assert fails("timeline", path, "--version", "x").startswith("version is a version, (first, last) or 'FIRST..LAST'")
     assert fails("timeline", tmp_path / "nothing").startswith("there is no Delta table at")
+
+
+@pytest.mark.parametrize("command", [("timeline",), ("diff", "0", "2")])
+def test_colours_can_be_switched_off(path, cli, monkeypatch, command):
+    # click asks the terminal itself, which is none here: only what is painted without it is seen
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    name, *versions = command
+    painted = cli(name, path, *versions).out
+    assert "\x1b[" in painted
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert cli(name, path, *versions).out == re.sub("\x1b\\[[0-9;]*m", "", painted)
 
 
 def test_diff(path, cli, fails):
