@@ -27,9 +27,8 @@ _under_way: dict[str, set[Future[None]]] = {}
 _maintainers: ThreadPoolExecutor | None = None
 # For each table with a maintainer: its tasks that have not begun, and the maintainer.
 _maintained: dict[str, tuple[deque[Callable[[], None]], Future[None]]] = {}
-# Publication, by table: one task runs at a time, and at most one more waits for its end.
-_publishing: dict[str, threading.Lock] = {}
-_waiting: set[str] = set()
+# For each table that a thread publishes: the newest task that has not begun, if any.
+_publications: dict[str, Callable[[], None] | None] = {}
 
 
 def later(table_uri: str, work: Callable[[], None]) -> None:
@@ -111,25 +110,33 @@ def _maintain(table_uri: str, tasks: deque[Callable[[], None]]) -> None:
 
 
 def publish(table_uri: str, work: Callable[[], None]) -> None:
-    """Run a task that publishes the commits of a table, unless one waits to begin: that one does the same.
+    """Run a task that publishes the commits of a table. If another one is running, it runs after that one, in the place
+    of the tasks that wait already: each of them would do the same.
 
     Args:
         table_uri: the table's URI.
         work: the task, which must not raise.
     """
     with _lock:
-        if table_uri in _waiting:
-            return
-        _waiting.add(table_uri)
-        turn = _publishing.setdefault(table_uri, threading.Lock())
+        running = table_uri in _publications
+        _publications[table_uri] = work
+    if not running:
+        later(table_uri, lambda: _publish(table_uri))
 
-    def in_turn() -> None:
-        with turn:
-            with _lock:
-                _waiting.discard(table_uri)
+
+def _publish(table_uri: str) -> None:
+    """Run the newest task of a table until there is none."""
+    while True:
+        with _lock:
+            work = _publications[table_uri]
+            if work is None:
+                del _publications[table_uri]
+                return
+            _publications[table_uri] = None
+        try:
             work()
-
-    later(table_uri, in_turn)
+        except BaseException:  # the next task is of another commit
+            log.exception("a task of %s failed", table_uri)
 
 
 def settle(table_uri: str | None = None) -> None:
@@ -159,8 +166,7 @@ def _in_child() -> None:
     _lock, _pool, _maintainers = threading.Lock(), None, None
     _under_way.clear()
     _maintained.clear()
-    _publishing.clear()
-    _waiting.clear()
+    _publications.clear()
 
 
 if hasattr(os, "register_at_fork"):

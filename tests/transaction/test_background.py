@@ -35,6 +35,40 @@ def test_work_of_one_table_waits_for_no_other_and_is_bounded():
     assert not background._under_way
 
 
+def test_one_publication_of_a_table_runs_and_the_newest_waits():
+    go, begun, done = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        go.wait(30)
+        done.append(0)
+
+    background.publish("a", slow)
+    assert begun.wait(30)
+    for number in (1, 2, 3):
+        background.publish("a", lambda number=number: done.append(number))
+    background.publish("b", lambda: done.append("b"))
+    background.settle("b")
+    assert done == ["b"]
+    go.set()
+    background.settle("a")
+    assert done == ["b", 0, 3]
+    assert not background._publications
+
+
+def test_a_publication_that_fails_ends_none_of_the_others(caplog):
+    def fails():
+        raise SystemExit
+
+    background.publish("a", fails)
+    background.settle("a")
+    assert "a task of a failed" in caplog.text
+    done = []
+    background.publish("a", lambda: done.append(1))
+    background.settle("a")
+    assert done == [1]
+
+
 def test_no_fork_comes_in_between():
     done = []
     background.later("a", lambda: done.append(threading.Event().wait(0.1)))
