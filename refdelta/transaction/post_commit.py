@@ -54,10 +54,9 @@ def after_commit(
     due = committed > 0 and checkpoint is not False
     whole = due and snapshot.is_due(committed)
     compacted = due and not whole and every is not None and committed % every == 0
-    cleaned = whole if cleanup is None else cleanup
     started = False
-    if whole or compacted or cleaned:
-        work = _Maintenance(snapshot, committed, whole, every if compacted else None, cleaned)
+    if whole or compacted or cleanup:
+        work = _Maintenance(snapshot, committed, whole, every if compacted else None, cleanup)
         # Where the costs decide, the next multiple of ten makes up for a checkpoint that is not written.
         by_cost = whole and snapshot.properties.checkpoint_interval is None and not cleanup
         started = background.maintain(snapshot.store.uri, work.run, unless_busy=by_cost)
@@ -82,14 +81,14 @@ class _Maintenance:
         committed: the version.
         whole: whether a checkpoint is due.
         compacted: the number of commits of which a log compaction file is due; None for no such file.
-        cleaned: whether expired log files are removed.
+        cleanup: whether expired log files are removed; None removes them after a checkpoint.
     """
 
     snapshot: Snapshot
     committed: int
     whole: bool
     compacted: int | None
-    cleaned: bool
+    cleanup: bool | None
 
     def run(self) -> None:
         """Do it. Errors are logged."""
@@ -101,13 +100,12 @@ class _Maintenance:
 
     def _run(self) -> None:
         snapshot, committed = self.snapshot, self.committed
-        if self.whole:
-            if snapshot.properties.checkpoint_interval is None and not _still_due(snapshot, committed):
-                return
+        written = self.whole and _still_due(snapshot, committed)
+        if written:
             from refdelta.engine.log.checkpoint_write import write_checkpoint
 
             write_checkpoint(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
-        if self.cleaned:
+        if written if self.cleanup is None else self.cleanup:
             from refdelta.engine.log.cleanup import cleanup_log
 
             cleanup_log(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
@@ -133,8 +131,10 @@ def _is_there(snapshot: Snapshot) -> bool:
 
 def _still_due(snapshot: Snapshot, committed: int) -> bool:
     """Whether no other writer has written a checkpoint that spares this one. If there is one, the next snapshots of the
-    same handle begin there.
+    same handle begin there. Those of ``delta.checkpointInterval`` are always written.
     """
+    if snapshot.properties.checkpoint_interval is not None:
+        return True
     base, store = snapshot.segment.checkpoint, snapshot.store
     hint = hinted_version(store)
     if hint is None or hint <= (-1 if base is None else base.version):

@@ -158,6 +158,26 @@ def test_one_that_comes_late_spares_this_one(tmp_path, gate, soon):
     assert table.count() == DeltaTable(tmp_path).count() == 22
 
 
+@pytest.mark.parametrize("asked", [True, None])
+def test_a_cleanup_that_was_asked_for_needs_no_checkpoint_of_its_own(tmp_path, monkeypatch, soon, asked):
+    """Another writer's checkpoint spares this one's; the cleanup of this commit is its own affair."""
+    cleaned = []
+    monkeypatch.setattr("refdelta.engine.log.cleanup.cleanup_log", lambda *_, **__: cleaned.append(1))
+    write_deltalake(tmp_path, ROW)
+    table = DeltaTable(tmp_path)
+    append(table, 19, commit_properties=CommitProperties(create_checkpoint=False))
+
+    def after_another_writer(table_uri, work, *, unless_busy):
+        checkpoint_write.write_checkpoint(table.store, load_snapshot(table.store, 15))
+        return background.maintain_in_background(table_uri, work, unless_busy=unless_busy)
+
+    monkeypatch.setattr(background, "maintain", after_another_writer)
+    append(table, 1, commit_properties=CommitProperties(cleanup_expired_logs=asked))
+    background.settle()
+    assert checkpoints(tmp_path) == [15]
+    assert cleaned == ([1] if asked else [])
+
+
 def test_nothing_is_written_into_a_table_that_has_taken_the_place_of_the_old_one(tmp_path, gate):
     path = tmp_path / "t"
     write_deltalake(path, ROW, configuration=EVERY_SECOND)
