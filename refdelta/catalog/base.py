@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from refdelta import arguments
 from refdelta.api.table import DeltaTable, create_in
@@ -65,6 +65,15 @@ class Catalog(abc.ABC):
 
     def __init__(self, storage_options: Mapping[str, str] | None = None) -> None:
         self._options = dict(arguments.mapping("storage_options", storage_options) or {})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # --- tables ---
 
@@ -264,6 +273,10 @@ class Catalog(abc.ABC):
     @abc.abstractmethod
     def name(self) -> str:
         """The name of the catalog for messages, without credentials."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close the connections of the catalog, as the end of a ``with`` block does. The next use opens new ones."""
 
     @abc.abstractmethod
     def tables(self, namespace: str | None = None) -> list[str]:

@@ -14,7 +14,7 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
@@ -134,15 +134,6 @@ class SqlCatalog(Catalog):
     def __reduce__(self) -> tuple[Any, ...]:
         url = self._url.render_as_string(hide_password=False)
         return type(self), (url, self._warehouse, self._options)
-
-    def __repr__(self) -> str:
-        return f"SqlCatalog({self.name!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections to the database, as the end of a ``with`` block does. The catalog and its tables can be

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -119,15 +119,6 @@ class UnityCatalog(Catalog):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened, (self.name, self._token, self._options, self._allow_http)
-
-    def __repr__(self) -> str:
-        return f"UnityCatalog({self.name!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections to the server, as the end of a ``with`` block does. The catalog and its tables can be
