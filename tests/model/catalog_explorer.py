@@ -21,7 +21,8 @@ from typing import Any
 from unittest import mock
 
 from model.contents import Violation
-from model.explorer import Local, Report
+from model.explorer import Local
+from model.search import Search
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.log.paths import LOG, commit_key
 from refdelta.engine.log import managed_log
@@ -235,7 +236,7 @@ class World:
         return Ratified(self.latest, held)
 
 
-class CatalogExplorer:
+class CatalogExplorer(Search[World]):
     """Every schedule of these participants, from version 0 on.
 
     Args:
@@ -264,13 +265,13 @@ class CatalogExplorer:
         cleanup: bool = False,
         must_commit: bool = True,
     ) -> None:
+        super().__init__()
         self.participants = [Participant(name, program, inline=inline) for name, program in programs.items()]
         self.prepared = [prepared.get(name) for name in programs]
         self.first, self.inline, self.winners = first, inline, winners
         self.kinds, self.cleanup, self.must_commit = frozenset(kinds), cleanup, must_commit
         left = faults * len(programs) if in_all is None else in_all
         self.start = World((), 0, ((commit_key(0), first),), tuple(Local(0, faults) for _ in programs), left=left)
-        self.report = Report()
         self._sound: set[tuple[Any, ...]] = set()
 
     # --- steps ---
@@ -461,53 +462,13 @@ class CatalogExplorer:
         if at_end and self.must_commit and not local.excused and not isinstance(node.result, CommitOutcome):
             raise Violation(f"{participant.name} did not commit: {node.result!r}")
 
-    # --- the search ---
+    def is_over(self, world: World) -> bool:
+        return not any(self._call(index, local) for index, local in enumerate(world.locals))
 
-    def run(self) -> Report:
-        """Explore everything."""
-        counts: dict[World, int] = {}
-        trail: list[str] = []
-        stack = [(self.start, iter(self._entered(self.start, trail)), [0])]
-        while stack:
-            world, rest, total = stack[-1]
-            step = next(rest, None)
-            if step is None:
-                counts[world] = total[0] or 1
-                stack.pop()
-                if stack:
-                    stack[-1][2][0] += counts[world]
-                    trail.pop()
-                continue
-            name, after = step
-            if after in counts:
-                total[0] += counts[after]
-                continue
-            trail.append(name)
-            stack.append((after, iter(self._entered(after, trail)), [0]))
-        self.report.worlds, self.report.schedules = len(counts), counts[self.start]
-        return self.report
-
-    def walk(self, choose: Callable[[int], int]) -> None:
-        """One schedule: ``choose`` gives the number of each step, of so many."""
-        world, trail = self.start, []
-        while steps := self._entered(world, trail):
-            name, world = steps[choose(len(steps))]
-            trail.append(name)
-
-    def _entered(self, world: World, trail: list[str]) -> list[tuple[str, World]]:
-        """The steps from a world, which is checked."""
-        steps = [*self.steps(world)]
-        try:
-            self.check(world, at_end=not any(self._call(i, local) for i, local in enumerate(world.locals)))
-        except Violation as violation:
-            raise Violation("\n  ".join([str(violation), *trail])) from None
-        if not steps:
-            self.report.ends += 1
-            for index, local in enumerate(world.locals):
-                if not local.dead and self.prepared[index] is not None:
-                    result = self.participants[index].nodes[local.node].result
-                    self.report.outcomes.add(type(result).__name__)
-        return steps
+    def results(self, world: World) -> Iterator[object]:
+        for index, local in enumerate(world.locals):
+            if not local.dead and self.prepared[index] is not None:
+                yield self.participants[index].nodes[local.node].result
 
 
 def _listed(files: dict[str, bytes], prefix: str, after: str | None) -> tuple[ObjectInfo, ...]:

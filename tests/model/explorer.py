@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pyroaring import BitMap64
 
 from model.contents import Contents, Log, Rows, Violation
+from model.search import Search
 from refdelta.core.commit.effects import (
     Commits,
     Committed,
@@ -121,15 +122,7 @@ class World:
     vectors: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class Report:
-    worlds: int = 0
-    schedules: int = 0
-    ends: int = 0
-    outcomes: set[str] = field(default_factory=set)
-
-
-class Explorer:
+class Explorer(Search[World]):
     """Every schedule of these writers.
 
     Args:
@@ -155,6 +148,7 @@ class Explorer:
         must_commit: bool = True,
         rows: Rows | None = None,
     ):
+        super().__init__()
         self.writers = [Writer(loop, transaction) for transaction in prepared]
         self.kinds, self.cleanup, self.must_commit = frozenset(kinds), cleanup, must_commit
         markers = [transaction.txn_id.encode() for transaction in prepared]
@@ -165,7 +159,6 @@ class Explorer:
             vectors=frozenset(self.contents.bitmaps),
         )
         self.first = first
-        self.report = Report()
 
     # --- steps ---
 
@@ -328,46 +321,11 @@ class Explorer:
         if at_end and self.must_commit and not local.excused and not isinstance(node.result, CommitOutcome):
             raise Violation(f"writer {index} did not commit: {node.result!r}")
 
-    # --- the search ---
+    def is_over(self, world: World) -> bool:
+        return not world.late and not any(self.effect(index, local) for index, local in enumerate(world.locals))
 
-    def run(self) -> Report:
-        """Explore everything."""
-        counts: dict[World, int] = {}
-        trail: list[str] = []
-        self._enter(self.start, [*self.steps(self.start)], trail)
-        stack = [(self.start, iter([*self.steps(self.start)]), [0])]
-        while stack:
-            world, rest, total = stack[-1]
-            step = next(rest, None)
-            if step is None:
-                counts[world] = total[0] or 1
-                stack.pop()
-                if stack:
-                    stack[-1][2][0] += counts[world]
-                    trail.pop()
-                continue
-            name, after = step
-            if after in counts:
-                total[0] += counts[after]
-                continue
-            trail.append(name)
-            steps = [*self.steps(after)]
-            self._enter(after, steps, trail)
-            stack.append((after, iter(steps), [0]))
-        self.report.worlds, self.report.schedules = len(counts), counts[self.start]
-        return self.report
-
-    def _enter(self, world: World, steps: list[tuple[str, World]], trail: list[str]) -> None:
-        try:
-            self.check(world, at_end=not steps)
-        except Violation as violation:
-            raise Violation("\n  ".join([str(violation), *trail])) from None
-        if not steps:
-            self.report.ends += 1
-            results = [
-                self.writers[i].nodes[local.node].result for i, local in enumerate(world.locals) if not local.dead
-            ]
-            self.report.outcomes.update(type(result).__name__ for result in results)
+    def results(self, world: World) -> Iterator[object]:
+        return (self.writers[i].nodes[local.node].result for i, local in enumerate(world.locals) if not local.dead)
 
 
 def effect_name(effect: Effect) -> str:
