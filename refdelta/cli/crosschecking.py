@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from refdelta.cli.group import app, at_a_version, in_bytes, open_table, storage_options
+from refdelta.cli.group import app, at_a_version, in_a_catalog, in_bytes, open_table, storage_options
 from refdelta.cli.render import echo_json
 from refdelta.crosscheck import comparison, oracle
 from refdelta.crosscheck.replay import Replayed, ScenarioOutcome, replay
@@ -28,11 +28,13 @@ class CrosscheckFailedError(DeltaError):
     "crosscheck",
     examples=(
         "crosscheck flights --where 'month = 3'",
+        "crosscheck sales.orders --catalog sqlite:///catalog.db",
         "crosscheck --scenario tests/scenarios/rewrites.toml",
     ),
 )
 @click.argument("table", required=False)
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+@in_a_catalog
 @storage_options
 @at_a_version
 @click.option(
@@ -53,7 +55,7 @@ class CrosscheckFailedError(DeltaError):
     "--spark-path",
     metavar="DIR|URI",
     help="Where delta-spark finds a TABLE that is in a store, such as the folder that the store serves. "
-    "Unless said, it is given a copy on this machine.",
+    "Unless said, it is given a copy on this machine; of a table of a catalog, always.",
 )
 @click.option(
     "--copy-limit",
@@ -135,7 +137,6 @@ def _compare(
                 place=place,
                 versions=versions,
                 predicates=predicates or None,
-                storage_options=options or None,
                 progress=told,
             ):
                 checks.append(check)

@@ -8,7 +8,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,9 @@ from refdelta.api.table import DeltaTable
 from refdelta.core.log.paths import data_key
 from refdelta.crosscheck import oracle
 from refdelta.crosscheck.local_copy import COPY_LIMIT, copied
+from refdelta.crosscheck.published import Published, by_path, coordinate
 from refdelta.crosscheck.row_comparison import compare_rows
+from refdelta.engine.log.managed_log import managed_by
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.wording import counted
 
@@ -72,13 +74,11 @@ class ComparedTable:
         spark: a session of :func:`refdelta.crosscheck.oracle.session`.
         table: the table at the version to compare.
         place: its folder or URI for delta-spark.
-        storage_options: options of the store.
     """
 
     spark: Any
     table: DeltaTable
     place: str
-    storage_options: Mapping[str, str] | None = None
 
     @cached_property
     def frame(self) -> Any:
@@ -99,10 +99,12 @@ def place_of(table: DeltaTable, spark_path: str | None = None) -> str | None:
         spark_path: the path that the user gives, or None.
 
     Returns:
-        The location; None without ``spark_path`` if the table is in a store that only this engine can read.
+        The location; None without ``spark_path`` if only this engine can read the table, or its store.
     """
     if spark_path is not None:
         return spark_path if "://" in spark_path else str(Path(spark_path).absolute())
+    if managed_by(table.store) is not None:
+        return None
     log = table.store.local_path("_delta_log")
     return None if log is None else str(Path(log).parent)
 
@@ -126,8 +128,12 @@ def reachable(
         progress: called with a message on the size of the copy.
 
     Raises:
-        InvalidArgumentError: the size exceeds the limit.
+        InvalidArgumentError: the size exceeds the limit, or a catalog-managed table has a ``spark_path``.
     """
+    if spark_path is not None and managed_by(table.store) is not None:
+        raise InvalidArgumentError(
+            f"delta-spark cannot open {table.table_uri}, which a catalog manages: without a path, a copy is compared"
+        )
     place = place_of(table, spark_path)
     if place is not None:
         yield place
@@ -148,7 +154,6 @@ def compare_table(
     place: str | None = None,
     versions: int = VERSIONS,
     predicates: Sequence[str] | None = None,
-    storage_options: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[ComparisonResult]:
     """Compare a table as refdelta and delta-spark read it, at the version of the handle.
@@ -163,43 +168,51 @@ def compare_table(
         place: the location for delta-spark, if it differs; see :func:`reachable`.
         versions: the number of versions whose rows are counted and whose history is compared; 0 for none.
         predicates: the filters; None for filters from the statistics and partition values of the table.
-        storage_options: the options with which the table was opened.
         progress: called with the subject of the next comparison.
 
     Returns:
         An iterator over the results. An operation that one of the engines cannot do is a problem of its comparison.
 
     Raises:
-        InvalidArgumentError: ``place`` is None, and the table is not in a local folder.
+        InvalidArgumentError: ``place`` is None, and the table is not in a local folder, or a catalog manages it.
     """
     place = place_of(table, place)
     if place is None:
-        raise InvalidArgumentError(f"delta-spark reads local folders, and {table.table_uri} is not one")
-    newest = DeltaTable(table.table_uri, storage_options=storage_options).version() if table.pinned else table.version()
-    both = ComparedTable(spark, table, place, storage_options)
+        raise InvalidArgumentError(f"delta-spark cannot open {table.table_uri}: reachable() makes a copy")
+    newest = DeltaTable.in_store(table.store).version() if table.pinned else table.version()
+    both = ComparedTable(spark, table, place)
     numbers = _numbers(table, versions)
-    progress("schema")
-    schema = _checked("schema", lambda: _schema(both))
-    yield schema
-    progress("rows")
-    yield (
-        ComparisonResult("rows", problem="not compared: the schemas differ")
-        if schema.problem
-        else _checked("rows", lambda: _rows(both))
-    )
-    for version in numbers:
-        progress(f"count at version {version}")
-        yield _count(both, version)
-    if numbers:
-        progress("history")
-        yield _checked("history", lambda: _history(both, numbers))
-    if table.version() == newest:
-        progress("detail")
-        yield _checked("detail", lambda: _detail(both))
-    for predicate in [None, *(probes(table) if predicates is None else predicates)]:
-        what = "files" if predicate is None else f"where {predicate}"
-        progress(what)
-        yield _checked(what, lambda predicate=predicate: _skipping(both, predicate))  # type: ignore[misc]
+    with _opened_by_path(spark, table):
+        progress("schema")
+        schema = _checked("schema", lambda: _schema(both))
+        yield schema
+        progress("rows")
+        yield (
+            ComparisonResult("rows", problem="not compared: the schemas differ")
+            if schema.problem
+            else _checked("rows", lambda: _rows(both))
+        )
+        for version in numbers:
+            progress(f"count at version {version}")
+            yield _count(both, version)
+        if numbers:
+            progress("history")
+            yield _checked("history", lambda: _history(both, numbers))
+        if table.version() == newest:
+            progress("detail")
+            yield _checked("detail", lambda: _detail(both))
+        for predicate in [None, *(probes(table) if predicates is None else predicates)]:
+            what = "files" if predicate is None else f"where {predicate}"
+            progress(what)
+            yield _checked(what, lambda predicate=predicate: _skipping(both, predicate))  # type: ignore[misc]
+
+
+def _opened_by_path(spark: Any, table: DeltaTable) -> AbstractContextManager[None]:
+    """delta-spark opens copies of catalog-managed tables within the block."""
+    if managed_by(table.store) is None:
+        return nullcontext()
+    coordinate(spark, Published(spark))
+    return by_path(spark)
 
 
 def _checked(what: str, look: Callable[[], tuple[str, str | None]]) -> ComparisonResult:
@@ -273,8 +286,7 @@ def _read(frame: Any) -> str:
 def _count(both: ComparedTable, version: int) -> ComparisonResult:
     """The number of rows of one version; a version that neither engine can read is equal, too."""
     what = f"count at version {version}"
-    location, options = both.table.table_uri, both.storage_options
-    mine = _checked(what, lambda: (str(DeltaTable(location, version, options).count()), None))
+    mine = _checked(what, lambda: (str(DeltaTable.in_store(both.table.store, version).count()), None))
     other = _checked(what, lambda: (str(oracle.frame(both.spark, both.place, version).count()), None))
     if mine.problem and other.problem:
         return ComparisonResult(what, "readable in neither")

@@ -8,26 +8,21 @@ refdelta's own commits are proposed.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from refdelta.crosscheck.published import Published, coordinate
 from refdelta.engine.log.managed_log import STAGED, ManagedStore, Refused, managed_by
 from refdelta_storage import Created
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from refdelta import DeltaTable
 
-_CATALOG = "spark_catalog"  # the only name that delta-spark serves
 
-
-class Coordinator:
+class Coordinator(Published):
     """Commits of delta-spark, by the folder of the table."""
 
     def __init__(self, spark: Any) -> None:
-        self._jvm = spark._jvm
-        self._gateway = spark.sparkContext._gateway
+        super().__init__(spark)
         self._stores: dict[str, ManagedStore] = {}
         self._lock = threading.Lock()
         self.refused = 0
@@ -42,10 +37,6 @@ class Coordinator:
         self._stores[_folder(managed.uri)] = managed
 
     # --- io.delta.storage.commit.CommitCoordinatorClient ---
-
-    def registerTable(self, *_: Any) -> Any:
-        """Nothing is needed to register a table."""
-        return self._jvm.java.util.HashMap()
 
     def commit(self, _logs: Any, _conf: Any, table: Any, version: int, actions: Any, updated: Any) -> Any:
         """Stage and propose a commit."""
@@ -81,13 +72,6 @@ class Coordinator:
         """Publish."""
         self._store(table).publish()
 
-    def semanticEquals(self, other: Any) -> bool:
-        """There is one coordinator."""
-        return True
-
-    class Java:
-        implements = ("io.delta.storage.commit.CommitCoordinatorClient",)
-
     # --- for these ---
 
     def _store(self, table: Any) -> ManagedStore:
@@ -105,48 +89,12 @@ class Coordinator:
         raise Py4JJavaError(message, self._jvm.io.delta.storage.commit.CommitFailedException(True, True, message))
 
 
-class _Builder:
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-
-    def getName(self) -> str:
-        return "python"
-
-    def build(self, _spark: Any, _conf: Any) -> Coordinator:
-        return self._coordinator
-
-    def buildForCatalog(self, _spark: Any, _name: str) -> Coordinator:
-        return self._coordinator
-
-    class Java:
-        implements = ("org.apache.spark.sql.delta.coordinatedcommits.CatalogOwnedCommitCoordinatorBuilder",)
-
-
 def connect(spark: Any) -> Coordinator:
-    """The coordinator of this session, which a JVM can have once only."""
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    known = getattr(spark, "_refdelta_coordinator", None)
-    if known is None:
-        gateway = spark.sparkContext._gateway
-        gateway.python_parameters.propagate_java_exceptions = True
-        ensure_callback_server_started(gateway)
-        known = Coordinator(spark)
-        owned = spark._jvm.org.apache.spark.sql.delta.coordinatedcommits
-        owned.CatalogOwnedCommitCoordinatorProvider.registerBuilder(_CATALOG, _Builder(known))
-        spark._refdelta_coordinator = known
+    """The coordinator of this session, which asks our catalogs."""
+    known = getattr(spark, "_refdelta_coordinator", None) or Coordinator(spark)
+    spark._refdelta_coordinator = known
+    coordinate(spark, known)
     return known
-
-
-@contextmanager
-def by_path(spark: Any) -> Iterator[None]:
-    """Let delta-spark create and open catalog-managed tables by their path, as its own tests do."""
-    system = spark._jvm.java.lang.System
-    system.setProperty("spark.testing", "true")
-    try:
-        yield
-    finally:
-        system.clearProperty("spark.testing")
 
 
 def _folder(uri: str) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from oracle.spark_coordinator import Coordinator, by_path, connect
+from oracle.spark_coordinator import Coordinator, connect
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog
+from refdelta.crosscheck.published import by_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,6 +14,7 @@ import pytest
 
 import spark_tables
 from refdelta import DeltaTable, write_deltalake
+from refdelta.catalog import SqlCatalog
 from refdelta.cli import main
 from refdelta.crosscheck import oracle
 from refdelta.crosscheck.comparison import ComparisonResult, compare_table, probes
@@ -237,3 +238,21 @@ def test_a_table_on_s3_is_compared_by_a_copy(cli, s3_server):
     assert lines[0] == f"{place.uri}, version 2"
     assert "ok  rows: 5 rows, each in both" in lines
     assert {"ok  count at version 1: 2 rows", "ok  history: 3 commits"} <= set(lines)
+
+
+@pytest.mark.tier("all")
+def test_a_table_of_a_catalog_is_alike_with_commits_that_are_not_published(quick_spark, tmp_path, monkeypatch, capsys):
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    with SqlCatalog(url, warehouse=tmp_path / "warehouse") as catalog:
+        for commits in ("staged", "inline"):
+            table = catalog.create_table(f"shop.{commits}", DATA.schema, commits=commits)
+            write_deltalake(table, DATA, mode="append")
+            table.delete("n = 2")
+    monkeypatch.setattr(oracle, "session", lambda: contextlib.nullcontext(quick_spark))
+    for name in ("shop.staged", "shop.inline"):
+        assert main(["crosscheck", name, "--catalog", url, "--json"]) == 0
+        checks = json.loads(capsys.readouterr().out)["checks"]
+        assert {"rows", "count at version 1", "history", "detail", "files"} <= {check["what"] for check in checks}
+        assert not [check for check in checks if check["problem"]]
+    assert main(["crosscheck", name, "--catalog", url, "--spark-path", str(tmp_path)]) == 1
+    assert "which a catalog manages: without a path, a copy is compared" in capsys.readouterr().err
