@@ -14,9 +14,12 @@ import pytest
 
 import spark_tables
 from comparison import assert_same_table
+from oracle.spark_coordinator import Coordinator, connect
 from random_histories import CHECKPOINT, History
 from refdelta import DeltaTable, errors, verify
+from refdelta.catalog import SqlCatalog
 from refdelta.crosscheck import oracle
+from refdelta.crosscheck.published import by_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +52,9 @@ class Questions:
         statement = f"SELECT {', '.join(wanted)} FROM {{t}} VERSION AS OF {self.version}"
         return spark_tables.sql(spark, path, statement).toArrow()
 
-    def differences(self, path: Path, theirs: pa.Table) -> list[str]:
+    def differences(self, table: DeltaTable, theirs: pa.Table) -> list[str]:
         """The differences of the rows as refdelta reads them."""
-        table, said = DeltaTable(path, version=self.version), []
+        said: list[str] = []
         ids = list(IDS) if self.tracked else []
 
         def compare(what: str, columns: list[str], mask: Any = None) -> None:
@@ -79,7 +82,9 @@ def questions(history: History, version: int) -> Questions:
     return Questions(version, some(), state.is_on("enableRowTracking"), selections)
 
 
-def feed_differences(spark: Any, path: Path, first: int, last: int, in_commit_timestamps: bool) -> list[str]:
+def feed_differences(
+    spark: Any, path: Path, table: DeltaTable, first: int, last: int, in_commit_timestamps: bool
+) -> list[str]:
     """Where the change feeds of both engines differ; either may refuse where columns changed."""
     reader = spark.read.format("delta").option("readChangeFeed", "true")
     theirs = refused = None
@@ -88,7 +93,7 @@ def feed_differences(spark: Any, path: Path, first: int, last: int, in_commit_ti
     except Exception as error:
         refused = str(error)[:200]
     try:
-        ours = DeltaTable(path).load_cdf(first, last).read_all()
+        ours = table.load_cdf(first, last).read_all()
     except errors.DeltaError as error:
         return [] if theirs is None else [f"feed {first}-{last}: {type(error).__name__}: {error}"]
     if theirs is None:
@@ -109,6 +114,8 @@ class Run:
         said: the statements, with the reasons of those that it refused.
         differences: what was read otherwise on the way.
     """
+
+    most_refused = STEPS
 
     def __init__(self, spark: Any, path: Path, seed: int) -> None:
         self.spark, self.path, self.history = spark, path, History(seed)
@@ -149,28 +156,70 @@ class Run:
                 spark_tables.sql(self.spark, self.path, statement.sql)
         except Exception as error:  # of several classes of Java's
             self.refused += 1
-            if self.refused == STEPS:
+            if self.refused == self.most_refused:
                 raise
             self.said.append(f"-- refused: {str(error)[:300]}")
             return
-        self.history.took(statement, DeltaTable(self.path).version())
+        self.history.took(statement, self.table().version())
+
+    def table(self, version: int | None = None) -> DeltaTable:
+        """The table as refdelta opens it."""
+        return DeltaTable(self.path, version=version)
 
     def look(self) -> None:
         """Compare the newest version, and one before it."""
         versions = sorted(self.history.past)
         for version in {versions[-1], self.history.dice.choice(versions)}:
             asked = questions(self.history, version)
-            self.differences += asked.differences(self.path, asked.ask(self.spark, self.path))
+            self.differences += asked.differences(self.table(version), asked.ask(self.spark, self.path))
         on = [v for v in versions if self.history.past[v].is_on("enableChangeDataFeed")]
         if on:
             first = self.history.dice.choice(on)
             timed = self.history.past[versions[-1]].is_on("enableInCommitTimestamps")
-            self.differences += feed_differences(self.spark, self.path, first, versions[-1], timed)
+            self.differences += feed_differences(self.spark, self.path, self.table(), first, versions[-1], timed)
 
     def verify(self) -> None:
         """Verify all that was written."""
-        found = verify(self.path, sample=None).findings
+        found = verify(self.table(), sample=None).findings
         self.differences += [str(one) for one in found if one.clause not in KNOWN and "__is_cdc" not in one.message]
+
+
+class ManagedRun(Run):
+    """The same of a catalog-managed table: each commit of delta-spark goes through our catalog."""
+
+    most_refused = 2 * STEPS  # several kinds of statements are forbidden there
+
+    def __init__(self, spark: Any, path: Path, seed: int, catalog: SqlCatalog, coordinator: Coordinator) -> None:
+        super().__init__(spark, path, seed)
+        self.catalog, self.coordinator = catalog, coordinator
+        self.history.settings["spark.databricks.delta.properties.defaults.feature.catalogManaged"] = "supported"
+
+    def table(self, version: int | None = None) -> DeltaTable:
+        if self.catalog.tables():
+            return self.catalog.table("random", version)
+        # delta-spark has written version 0, and asks a catalog for all others.
+        entry = self.catalog._reserve("random", str(self.path), "staged")
+        self.catalog._activate(entry)
+        table = self.catalog.table("random")
+        self.coordinator.serve(table)
+        return table
+
+
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=1, daily=True)
+@pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
+def test_what_delta_spark_commits_to_a_catalog_at_random(quick_spark, tmp_path, seed):
+    with SqlCatalog(f"sqlite:///{tmp_path}/catalog.db") as catalog, by_path(quick_spark):
+        run = ManagedRun(quick_spark, tmp_path / "t", seed, catalog, connect(quick_spark))
+        try:
+            run.write(STEPS)
+            run.verify()
+            assert not run.differences
+            assert len(run.history.past) > STEPS // 3, "delta-spark refused most of it"
+            assert run.coordinator.ratified
+        except BaseException:
+            print("\n".join(run.said))
+            raise
 
 
 @pytest.mark.tier("all")
