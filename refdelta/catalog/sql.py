@@ -388,6 +388,11 @@ def _open(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         # Of two writers, the second one is to see the version of the first, whatever the server's default level is.
         return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+    if url.database in (None, "", ":memory:") or url.query.get("mode") == "memory":
+        raise InvalidArgumentError(
+            "a catalog cannot be in memory, where each thread has a database of its own: name a file, as "
+            "sqlite:///catalog.db"
+        )
     engine = sa.create_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
 
     @sa.event.listens_for(engine, "connect")

@@ -278,6 +278,9 @@ def test_wrong_arguments(catalog, tmp_path):
     for url in ("nonsense", "nosuch://x/y"):
         with pytest.raises(errors.InvalidArgumentError, match="not the URL of a database"):
             SqlCatalog(url)
+    for url in ("sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"cannot be in memory.* sqlite:///catalog\.db"):
+            SqlCatalog(url)
 
 
 def test_a_password_is_not_shown():
