@@ -96,7 +96,7 @@ class Judge:
     """The table in SQLite, where it begins with the rows 0 to 19, each with ``v = 0``."""
 
     def __init__(self) -> None:
-        self.database = sqlite3.connect(":memory:")
+        self.database = sqlite3.connect(":memory:", check_same_thread=False)  # any thread may collect it
         weakref.finalize(self, self.database.close)  # Python 3.13 warns of a connection that is left open
         self.database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER, p INTEGER)")
         self.run(insert(*range(20)))
