@@ -276,7 +276,12 @@ class Catalog(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the connections of the catalog, as the end of a ``with`` block does. The next use opens new ones."""
+        """Close the connections of the catalog, as the end of a ``with`` block does. The next use opens new ones.
+
+        Example::
+
+            SqlCatalog(f"sqlite:///{folder}/catalog.db").close()
+        """
 
     @abc.abstractmethod
     def tables(self, namespace: str | None = None) -> list[str]:
