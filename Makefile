@@ -45,7 +45,7 @@ test: setup  ## tests of all kinds, real Spark and real servers, too (ten minute
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier test
 
-test-all: setup  ## every test, and every search whole; what CI runs
+test-all: setup  ## also the long ones, which take turns by the day, and every exhaustive search; what CI runs
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier all
 
@@ -55,7 +55,7 @@ floors: setup  ## the tests of make check with the lowest declared versions, in 
 pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.14, where these are installed (minutes each)
 	$(BIN)/python .ci/environments.py 3.12 3.13 3.14
 
-environments: setup  ## a quarter of these tests, others each day, with the lowest versions and on Python 3.13, if it is there (three minutes)
+environments: setup  ## a quarter of these tests, others each day, in turns with the lowest versions and on Python 3.13, if it is there (a minute)
 	$(BIN)/python .ci/environments.py --part 4 floors 3.13
 
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup

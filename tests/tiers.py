@@ -4,13 +4,15 @@ A tier contains the ones before it: ``make check``, ``make test`` and ``make tes
 ``pytest`` alone leaves nothing out, so that whatever is named on its command line runs, and runs whole.
 ``tests/README.md`` has the table.
 
-Four things can be said of a test:
+Five things can be said of a test:
 
 - ``@pytest.mark.tier("test")``: the first tier that has it. Tests that need Java or a server have ``test`` by
   themselves (:func:`first_tier`).
 - ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
 - ``@pytest.mark.sample(test=2, all=4, daily=True)``: a part that is another one each day. ``of="name"`` counts the
   cases of several tests together.
+- ``@pytest.mark.every_day``: of what ``test`` leaves out, ``all`` runs a part that is another one each day
+  (:data:`TURNS`), but these always. Exhaustive searches have it.
 - ``@examples(200)``: how many examples Hypothesis tries; the smaller tiers try a part of them, and ``all`` tries all of
   them on every third day.
 """
@@ -36,9 +38,9 @@ T = TypeVar("T")
 
 CHECK, TEST, ALL = TIERS = ("check", "test", "all")
 
-TURNS: Final = 6
-"""Of the tests on Spark that ``test`` leaves out, ``all`` runs a sixth, another one each day: what delta-spark
-answers changes with its pinned version only.
+TURNS: Final = {"spark": 9, "other": 3}
+"""Of the tests on Spark that ``test`` leaves out, ``all`` runs a ninth, another one each day: what delta-spark
+answers changes with its pinned version only. Of the others it runs a third.
 """
 
 FEWEST: Final = 5
@@ -122,9 +124,11 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     found = list(items)
     out = _left_out(found, tier)
     if tier == ALL:
-        late = [item for item in _left_out(found, TEST) - out if item.get_closest_marker("spark")]
-        late = [item for item in late if not sample_of(item, ALL)]
-        out.update(set(late) - set(_turn(late, -(-len(late) // TURNS))))
+        late = [item for item in _left_out(found, TEST) - out if not sample_of(item, ALL)]
+        late = [item for item in late if not item.get_closest_marker("every_day")]
+        for kind, turns in TURNS.items():
+            some_kind = [item for item in late if bool(item.get_closest_marker("spark")) == (kind == "spark")]
+            out.update(set(some_kind) - set(_turn(some_kind, -(-len(some_kind) // turns))))
     return out
 
 

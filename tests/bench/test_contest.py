@@ -23,6 +23,12 @@ class Benchmark:
                 self.stats.stats.data.append(1.0)
 
 
+@pytest.fixture(autouse=True)
+def garbage_stays(monkeypatch):
+    """A process of the tests holds much, through which a contest would look before each run."""
+    monkeypatch.setattr(contest, "gc", SimpleNamespace(collect=lambda: None))
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """Rivals take as long as they say."""

@@ -24,6 +24,8 @@ from refdelta.engine.log.managed_log import ManagedStore, RatifiedCommit
 from refdelta_storage import Created, StorageError
 from tiers import examples
 
+pytestmark = pytest.mark.every_day
+
 FIRST = encode_commit([CommitInfo(fields={"txnId": "origin", "inCommitTimestamp": 0})])
 NOT_REFUSED = tuple(kind for kind in FAULTS if kind != "refused")
 MODES = pytest.mark.parametrize(("inline", "winners"), [(False, False), (False, True), (True, True)])

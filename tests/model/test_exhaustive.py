@@ -49,6 +49,8 @@ from refdelta.core.rows.touched import TouchedFiles
 from refdelta.transaction.transaction import Transaction
 from rules_left_out import check_without
 
+pytestmark = pytest.mark.every_day
+
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
 
 OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else tiers.some(BASIC, check=6, test=8)

@@ -54,6 +54,8 @@ def loop_with(**limits: int) -> Loop:
     return lambda prepared: commit_loop(prepared, Limits(**limits))
 
 
+pytestmark = pytest.mark.every_day
+
 REAL = loop_with(max_repeats=2)
 NO_REFUSALS = tuple(kind for kind in FAULTS if kind != "refused")
 
