@@ -76,7 +76,7 @@ programs: setup  ## programs in which any two features meet, all of them, by del
 	$(BIN)/python -m pytest tests/oracle/test_features_together.py
 
 clients: setup  ## refdelta serve under clients that were not written here: from PyPI, and with cargo in Rust (a minute; the first build takes three more)
-	REFDELTA_RUST=1 $(BIN)/python -m pytest tests/catalog/test_foreign_client.py tests/catalog/test_rust_client.py
+	REFDELTA_RUST=1 $(BIN)/python -m pytest tests/catalog/test_foreign_client.py tests/catalog/test_rust_client.py tests/catalog/test_golden.py
 
 mutations: setup  ## change the code in fifty places, one at a time: does TIER=check find it? (half an hour; MUTATIONS="--seed 7" and others)
 	PYTHONPATH=tests $(BIN)/python -m mutations --tier $(TIER) $(MUTATIONS)
