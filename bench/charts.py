@@ -212,7 +212,7 @@ def _most_apart(conflicts: Mapping[int, Sequence[Bench]]) -> str:
 _WIDTH, _PANEL, _LEFT, _ABOVE, _BELOW, _LINE, _HEAD = 9.6, 3.25, 0.95, 0.55, 0.6, 0.2, 0.5
 _NAMES = 0.95  # beside a panel, for the names of its lines
 _APART = 9.5  # points between two of these names
-_SETTINGS = {
+SETTINGS = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
     "text.color": TEXT,
@@ -234,7 +234,7 @@ _SETTINGS = {
 
 def _lines(run: Run, topic: str, groups: Mapping[str, list[Bench]], size: str, scale: Scale) -> Figure:
     """A panel for each kind of work: a line for each engine, its quartiles as thin bars."""
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context(SETTINGS):
         benches = [bench for some in groups.values() for bench in some]
         title = _conclusion(topic, groups, size, scale)
         heights = [_PANEL] * len(groups)
@@ -299,7 +299,7 @@ def _points(benches: Sequence[Bench], size: str, scale: Scale) -> dict[str, list
 
 def _bars(run: Run, conflicts: Mapping[int, list[Bench]]) -> Figure:
     """A panel for each number of writers, a group of bars for each mix; bars and legend are in the same order."""
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context(SETTINGS):
         benches = [bench for some in conflicts.values() for bench in some]
         shares = [share for bench in benches for engine in bench.engines.values() if (share := _share(engine))]
         names = [name for name in _labels(run, benches) if any(_share_of(bench, name) is not None for bench in benches)]
@@ -422,7 +422,7 @@ def titled(figure: Figure) -> str:
 def svg(figure: Figure, title: str) -> str:
     """The figure as SVG: the same text for the same figure, in the colours of the reader's theme."""
     kept = io.StringIO()
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context(SETTINGS):
         figure.savefig(kept, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
     dark = _PAPER | {look.light: look.dark for look in (*LOOKS.values(), *OTHERS)}
     rules = "".join(

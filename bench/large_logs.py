@@ -31,7 +31,7 @@ from refdelta.operations.layout.optimize import OptimizeRequest, planned
 ROWS = pa.table({"id": [1], "name": ["a"], "value": [0.5], "day": pa.array([0], pa.date32())})
 
 
-def _timed(table: str, verb: Callable[[refdelta.DeltaTable], Any], *, opened: bool = True) -> dict[str, Any]:
+def timed(table: str, verb: Callable[[refdelta.DeltaTable], Any], *, opened: bool = True) -> dict[str, Any]:
     """Run a verb on a handle; the time to open it is not counted, its memory is."""
     handle = refdelta.DeltaTable(table) if opened else None
     began, used = time.perf_counter(), time.process_time()
@@ -40,56 +40,56 @@ def _timed(table: str, verb: Callable[[refdelta.DeltaTable], Any], *, opened: bo
 
 
 def opening(table: str) -> dict[str, Any]:
-    return _timed(table, lambda _: refdelta.DeltaTable(table).version(), opened=False)
+    return timed(table, lambda _: refdelta.DeltaTable(table).version(), opened=False)
 
 
 def scan_by_partition(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.scan(predicate="day = DATE '2025-03-03'").explain().files_read)
+    return timed(table, lambda t: t.scan(predicate="day = DATE '2025-03-03'").explain().files_read)
 
 
 def scan_by_statistics(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.scan(predicate="id = 1234500").explain().files_read)
+    return timed(table, lambda t: t.scan(predicate="id = 1234500").explain().files_read)
 
 
 def files(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.files().num_rows)
+    return timed(table, lambda t: t.files().num_rows)
 
 
 def add_actions(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.get_add_actions(flatten=True).num_rows)
+    return timed(table, lambda t: t.get_add_actions(flatten=True).num_rows)
 
 
 def append(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: refdelta.write_deltalake(t, ROWS, mode="append").version)
+    return timed(table, lambda t: refdelta.write_deltalake(t, ROWS, mode="append").version)
 
 
 def delete_nothing(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.delete("id < 0").version)
+    return timed(table, lambda t: t.delete("id < 0").version)
 
 
 def optimize_plan(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: len(planned(t.newest_for_writing(), OptimizeRequest(aim="compact")).bins))
+    return timed(table, lambda t: len(planned(t.newest_for_writing(), OptimizeRequest(aim="compact")).bins))
 
 
 def vacuum_dry(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: len(t.vacuum()))
+    return timed(table, lambda t: len(t.vacuum()))
 
 
 def checkpoint(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.create_checkpoint())
+    return timed(table, lambda t: t.create_checkpoint())
 
 
 def checkpoint_v2(table: str) -> dict[str, Any]:
     refdelta.DeltaTable(table).alter.set_table_properties({"delta.checkpointPolicy": "v2"})
-    return _timed(table, lambda t: t.create_checkpoint())
+    return timed(table, lambda t: t.create_checkpoint())
 
 
 def verify_log(table: str) -> dict[str, Any]:
-    return _timed(table, lambda _: len(refdelta.verify(table, sample=0).findings), opened=False)
+    return timed(table, lambda _: len(refdelta.verify(table, sample=0).findings), opened=False)
 
 
 def changes(table: str) -> dict[str, Any]:
-    return _timed(table, lambda t: t.load_cdf(0, predicate="day = DATE '1999-01-01'").read_all().num_rows)
+    return timed(table, lambda t: t.load_cdf(0, predicate="day = DATE '1999-01-01'").read_all().num_rows)
 
 
 CLASSIC: list[Callable[[str], dict[str, Any]]] = [
