@@ -12,6 +12,7 @@ import pytest
 from oracle.spark_coordinator import Coordinator, connect
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog
+from refdelta.crosscheck import oracle
 from refdelta.crosscheck.published import by_path
 
 if TYPE_CHECKING:
@@ -193,6 +194,32 @@ def test_at_once(quick_spark: Any, table: DeltaTable) -> None:
     wanted = [*range(100, 108), *range(200, 208), *range(300, 308), *range(400, 406)]
     assert here(table) == in_spark(quick_spark) == [(1, "town 1"), (2, "town 2"), *((n, str(n)) for n in wanted)]
     assert len({info["txnId"] for info in infos(table)}) == table.version() + 1
+    sound(table)
+
+
+@pytest.mark.tier("all")
+def test_its_streams_and_checkpoints(quick_spark: Any, table: DeltaTable, tmp_path: Path) -> None:
+    """One stream reads what both commit, published or not; another one writes; its checkpoint is one for us."""
+    copy, sink, source = (str(tmp_path / name) for name in ("copy", "sink", "source"))
+
+    def copied() -> list[tuple[int, str]]:
+        rows = quick_spark.readStream.table(NAME).writeStream.format("delta").trigger(availableNow=True)
+        rows.option("checkpointLocation", sink).start(copy).awaitTermination()
+        return read(DeltaTable(copy))
+
+    assert copied() == here(table)
+    write_deltalake(table, towns(3), mode="append")
+    quick_spark.sql("INSERT INTO orders VALUES (4, 'four')")
+    assert copied() == here(table) == [(1, "town 1"), (2, "town 2"), (3, "town 3"), (4, "four")]
+    back = quick_spark.readStream.format("delta").load(copy).writeStream.trigger(availableNow=True)
+    back.option("checkpointLocation", source).toTable(NAME).awaitTermination()
+    assert here(table) == in_spark(quick_spark) == sorted(2 * read(DeltaTable(copy)))
+    newest = table.version()
+    with by_path(quick_spark):
+        oracle.checkpoint(quick_spark, table.table_uri.removeprefix("file://"))
+    fresh = DeltaTable.in_store(table.store)
+    assert fresh._snapshot.segment.checkpoint.version == newest
+    assert read(fresh) == here(table)
     sound(table)
 
 
