@@ -203,16 +203,18 @@ def test_its_streams_and_checkpoints(quick_spark: Any, table: DeltaTable, tmp_pa
     copy, sink, source = (str(tmp_path / name) for name in ("copy", "sink", "source"))
 
     def copied() -> list[tuple[int, str]]:
-        rows = quick_spark.readStream.table(NAME).writeStream.format("delta").trigger(availableNow=True)
-        rows.option("checkpointLocation", sink).start(copy).awaitTermination()
+        with by_path(quick_spark):  # its streams ask for the table's folder
+            rows = quick_spark.readStream.table(NAME).writeStream.format("delta").trigger(availableNow=True)
+            rows.option("checkpointLocation", sink).start(copy).awaitTermination()
         return read(DeltaTable(copy))
 
     assert copied() == here(table)
     write_deltalake(table, towns(3), mode="append")
     quick_spark.sql("INSERT INTO orders VALUES (4, 'four')")
     assert copied() == here(table) == [(1, "town 1"), (2, "town 2"), (3, "town 3"), (4, "four")]
-    back = quick_spark.readStream.format("delta").load(copy).writeStream.trigger(availableNow=True)
-    back.option("checkpointLocation", source).toTable(NAME).awaitTermination()
+    with by_path(quick_spark):
+        back = quick_spark.readStream.format("delta").load(copy).writeStream.format("delta").trigger(availableNow=True)
+        back.option("checkpointLocation", source).toTable(NAME).awaitTermination()
     assert here(table) == in_spark(quick_spark) == sorted(2 * read(DeltaTable(copy)))
     newest = table.version()
     with by_path(quick_spark):
