@@ -99,7 +99,7 @@ lint: setup  ## ruff, mypy --strict, which package may import which, and habits 
 faults: setup servers  ## writers on S3 and Azure while requests and replies are lost, repeated and cut, and while the servers end: 1,200 faults (some minutes)
 	PYTHONPATH=tests $(BIN)/python -m faults.campaign
 
-bench: setup  ## every benchmark next to its rivals and its floor (under 15 minutes; BENCH="-k log --without delta-spark" and others)
+bench: setup  ## every benchmark next to its rivals and its floor (half an hour; BENCH="-k log --without delta-spark" and others)
 	@$(SERVERS_FOR_BENCH)
 	@mkdir -p $(RESULTS)
 	$(CONTESTS) --size default --benchmark-json $(RESULT) $(BENCH)
