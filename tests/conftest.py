@@ -1,8 +1,8 @@
 """What all tests share: tiers, hypothesis profiles, fresh folders, and the Spark session of a worker.
 
 ``pytest`` runs everything that can run here; ``--tier check`` and ``--tier test`` run less (:mod:`tiers`), ``-m "not
-spark"`` leaves delta-spark out. A worker starts its Spark session with the first test that needs it; under
-pytest-xdist the tests of a file that are marked ``spark`` stay together, with ``--dist loadgroup``. Those marked
+spark"`` leaves delta-spark out. Under pytest-xdist, with ``--dist loadgroup``, one worker has all tests that are marked
+``spark``: a Spark session takes half a minute of a core until its code is loaded and compiled. Tests marked
 ``spark(apart=True)`` start Sparks in processes of their own.
 """
 
@@ -68,6 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(seconds.Recorder(file))
 
 
+@pytest.hookimpl(tryfirst=True, optionalhook=True)  # xdist has one of its own
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A worker for each core. In the tiers with Spark there is one more for every two cores: the worker that has the
+    tests on Spark waits for Java, others for servers and processes, and two workers leave a quarter of two cores idle.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if config.getoption("tier") == tiers.CHECK else cores + cores // 2
+
+
 _MEMORY = Path("/dev/shm")
 
 
@@ -107,7 +116,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             marker = item.get_closest_marker("spark")
             if marker and not marker.kwargs.get("apart"):
-                item.add_marker(pytest.mark.xdist_group(f"spark {item.path.name}"))
+                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def pytest_collection_finish() -> None:
@@ -124,10 +133,10 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give all tests that Spark's absence skips one place, so that the summary says it in one line and not in fifty."""
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give all tests that are skipped for one reason one place, so that the summary says it in one line."""
     report = yield
-    if report.skipped and item.get_closest_marker("spark") and isinstance(report.longrepr, tuple):
+    if report.skipped and isinstance(report.longrepr, tuple):
         report.longrepr = (__file__, 1, report.longrepr[2])
     return report
 
