@@ -303,7 +303,7 @@ class CatalogContract:
             new = sorted(row for at, row in done.items() if at <= version)
             assert ids(reopen().table(NAME, version=version)) == new
 
-    @pytest.mark.sample(check=5)
+    @pytest.mark.sample(check=5, test=5)
     @pytest.mark.parametrize("loses", [False, True], ids=["alone", "after another writer"])
     @pytest.mark.parametrize("lost", LOST)
     def test_a_lost_reply_is_settled(

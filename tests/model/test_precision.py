@@ -106,7 +106,7 @@ def never(level, layout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=2)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_what_the_documentation_says_never_conflicts(level, layout):
     table = measured(level, layout)
@@ -117,6 +117,7 @@ def test_what_the_documentation_says_never_conflicts(level, layout):
 
 
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_budget_applies_to_what_never_conflicts(level, layout):
@@ -132,6 +133,7 @@ def test_no_budget_applies_to_what_never_conflicts(level, layout):
 
 
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("layout", [ROWS, PARTITIONED_ROWS], ids=str)
 @pytest.mark.parametrize("level", LEVELS)
 def test_changes_conflict_only_where_both_modify_the_same_row(level, layout):

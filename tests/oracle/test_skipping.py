@@ -64,7 +64,7 @@ def layered(tmp_path_factory):
     return path
 
 
-@pytest.mark.sample(test=7)
+@pytest.mark.sample(test=4)
 @pytest.mark.parametrize("name", VALUES)
 def test_spark_reads_the_one_file_that_can_match(spark, layered, name):
     predicate = VALUES[name][2].format(c=f"`{name}`")

@@ -40,6 +40,7 @@ def ids(frame: Any) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
+@pytest.mark.sample(test=1)
 def test_reads_writes_and_statements(session: Any, catalog: SqlCatalog, table: DeltaTable, tmp_path: Path) -> None:
     options = {"catalog": catalog.name, "table": "sales.orders"}
 

@@ -181,6 +181,7 @@ def test_delta_spark_and_refdelta_take_over_from_each_other(stream: Stream, sess
     assert oracle.read_table(session, stream.uri).sort_by("id").column("id").to_pylist() == [1, 2, 3, 4]
 
 
+@pytest.mark.tier("all")
 def test_complete_mode_replaces_the_table_by_each_batch(stream: Stream, session: Any) -> None:
     def counts(frame: Any) -> Any:
         return frame.groupBy("kind").count()
