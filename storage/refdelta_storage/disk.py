@@ -18,15 +18,17 @@ TEMPORARY = ".refdelta-tmp-"
 
 _OPEN_FILES = "/proc/self/fd"
 
-UNNAMED = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC if hasattr(os, "O_TMPFILE") and os.path.isdir(_OPEN_FILES) else None
+UNNAMED = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC if hasattr(os, "O_TMPFILE") and os.path.isdir(_OPEN_FILES) else None
 """How to open a new file of a folder that has no name yet; None where the system has no such files."""
 
 
 class OutputFile(io.FileIO):
-    """A file whose failed writes are already a ``StorageError``, since they happen in the caller's block."""
+    """A file whose failed writes are already a ``StorageError``, since they happen in the caller's block. It leaves the
+    descriptor open.
+    """
 
     def __init__(self, descriptor: int, translate: Callable[[OSError], StorageError]) -> None:
-        super().__init__(descriptor, "wb")
+        super().__init__(descriptor, "wb", closefd=False)
         self._translate = translate
 
     def write(self, data: Any, /) -> int:

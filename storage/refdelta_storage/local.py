@@ -32,8 +32,6 @@ from refdelta_storage.disk import (
     OutputFile,
     drop_checksum,
     hidden,
-    sync,
-    unlink,
     wanted,
 )
 from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
@@ -108,21 +106,20 @@ class LocalStore(Store):
     def open_output(self, key: str) -> Iterator[BinaryIO]:
         path = self._path(key)
         with self._errors("write", key):
-            temporary, descriptor = self._names.new_temporary(path)
-        raw = OutputFile(descriptor, lambda error: failure("write", key, self.uri, error))
-        stream = io.BufferedWriter(raw, _BUFFER)
+            file = self._names.begin(path)
         try:
-            yield stream
-            with self._errors("write", key):
-                stream.close()
-                if self._names.fsync:
-                    sync(temporary, os.O_RDWR)
-                self._names.publish(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                stream.close()
-            unlink(temporary)
-            raise
+            raw = OutputFile(file.descriptor, lambda error: failure("write", key, self.uri, error))
+            stream = io.BufferedWriter(raw, _BUFFER)
+            try:
+                yield stream
+                with self._errors("write", key):
+                    stream.close()
+                    self._names.finish(file)
+            finally:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        finally:
+            file.discard()
 
     def delete(self, keys: Iterable[str]) -> None:
         first: StorageError | None = None

@@ -22,6 +22,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | g
 _UNNAMED_REFUSED = {errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 # How file systems without hard links say so: FAT with EPERM, others by the rest.
 _LINKS_REFUSED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
+_COPIED = 1 << 20
 _RENAME_REFUSED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 # Refusals after which the file system is certainly unchanged. After others (EIO, ESTALE, ETIMEDOUT, as network file
 # systems give them) the call may have been carried out nevertheless.
@@ -35,6 +36,27 @@ _CERTAIN = {
     errno.ENOTDIR,
     errno.EROFS,
 }
+
+
+class NewFile:
+    """A file that is being written, and has no name of its own yet.
+
+    Attributes:
+        path: the name that it will get.
+        descriptor: the open file; one without any name can be read, too.
+        temporary: the name until then; None for a file without any.
+    """
+
+    def __init__(self, path: str, descriptor: int, temporary: str | None = None) -> None:
+        self.path, self.descriptor, self.temporary = path, descriptor, temporary
+
+    def discard(self) -> None:
+        """Close it, if it is open, and remove the temporary name, if there is one."""
+        if self.descriptor >= 0:
+            descriptor, self.descriptor = self.descriptor, -1
+            os.close(descriptor)
+        if self.temporary is not None:
+            unlink(self.temporary)
 
 
 @dataclass
@@ -78,11 +100,8 @@ class Naming:
         """Give a name to a file that never had one, which takes one change of the folder instead of three, and of
         which nothing is left if the writer dies. None: not here, and nothing was done.
         """
-        try:
-            descriptor = os.open(os.path.dirname(path), UNNAMED or 0, 0o666)
-        except OSError as error:
-            # Other errors, such as a missing folder, show up in the other way.
-            self.unnamed = error.errno not in _UNNAMED_REFUSED
+        descriptor = self._open_unnamed(path)
+        if descriptor is None:
             return None
         try:
             self._fill(descriptor, data)
@@ -95,6 +114,15 @@ class Naming:
             return Created()
         finally:
             os.close(descriptor)
+
+    def _open_unnamed(self, path: str) -> int | None:
+        """A new file without a name, in the folder of ``path``; None: not here."""
+        try:
+            return os.open(os.path.dirname(path), UNNAMED or 0, 0o666)
+        except OSError as error:
+            # Other errors, such as a missing folder, show up in the other way.
+            self.unnamed = error.errno not in _UNNAMED_REFUSED
+            return None
 
     def _not_named(self, path: str, error: OSError) -> PutOutcome | None:
         if isinstance(error, FileExistsError):
@@ -154,6 +182,55 @@ class Naming:
             ) from error
         return Created()
 
+    def begin(self, path: str) -> NewFile:
+        """A new file, to be written and then named by :meth:`finish`."""
+        descriptor = self._open_unnamed(path) if self.unnamed else None
+        if descriptor is not None:
+            return NewFile(path, descriptor)
+        temporary, descriptor = self.new_temporary(path)
+        return NewFile(path, descriptor, temporary)
+
+    def finish(self, file: NewFile) -> None:
+        """Put the file, which is written, in the place of whatever has its name."""
+        if self.fsync:
+            os.fsync(file.descriptor)
+        if file.temporary is None:
+            drop_checksum(file.path)
+            try:
+                link_open(file.descriptor, file.path)
+            except FileExistsError:
+                self._name_temporarily(file)
+            except OSError as error:
+                if error.errno not in _LINKS_REFUSED:
+                    raise
+                self.unnamed = False
+                self._copy(file)
+            else:
+                self._sync_folder(os.path.dirname(file.path))
+                return
+        descriptor, file.descriptor = file.descriptor, -1
+        os.close(descriptor)
+        temporary, file.temporary = file.temporary, None
+        self.publish(temporary or "", file.path)
+
+    def _name_temporarily(self, file: NewFile) -> None:
+        """Give a file without a name a temporary one, since only a file with a name can replace another one."""
+        temporary = temporary_beside(file.path)
+        link_open(file.descriptor, temporary)
+        file.temporary = temporary
+
+    def _copy(self, file: NewFile) -> None:
+        """Copy a file to one with a temporary name, where the system refuses links to open files."""
+        file.temporary, descriptor = self.new_temporary(file.path)
+        try:
+            os.lseek(file.descriptor, 0, os.SEEK_SET)
+            while data := os.read(file.descriptor, _COPIED):
+                self._write(descriptor, data)
+            if self.fsync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def publish(self, temporary: str, path: str) -> None:
         """Put the finished file in the place of whatever has the name."""
         try:
@@ -178,20 +255,23 @@ class Naming:
         return temporary
 
     def _fill(self, descriptor: int, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        self._write(descriptor, data)
         if self.fsync:
             os.fsync(descriptor)
 
+    @staticmethod
+    def _write(descriptor: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+
     def new_temporary(self, path: str) -> tuple[str, int]:
         """The name of a new file beside ``path``, which is open for writing; its folder is made, too."""
-        folder = os.path.dirname(path)
-        temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
+        temporary = temporary_beside(path)
         try:
             return temporary, os.open(temporary, _CREATE, 0o666)
         except FileNotFoundError:
-            self.make_folder(folder)
+            self.make_folder(os.path.dirname(path))
         return temporary, os.open(temporary, _CREATE, 0o666)
 
     def make_folder(self, folder: str, *, above: bool = True) -> None:
@@ -217,6 +297,11 @@ class Naming:
     def _sync_folder(self, folder: str) -> None:
         if self.fsync:
             sync_folder(folder)
+
+
+def temporary_beside(path: str) -> str:
+    """A temporary name in the same folder, which no other file has."""
+    return f"{os.path.dirname(path)}/{TEMPORARY}{uuid.uuid4().hex}"
 
 
 def taken(path: str) -> Exists:

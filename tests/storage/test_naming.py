@@ -45,6 +45,52 @@ class TestFilesWithoutAName:
         assert store.get("k") == b"x" * 100_000
         assert (tmp_path / "k").stat().st_nlink == 1
 
+    def test_of_a_stream_nothing_is_to_be_seen_before_its_end(self, tmp_path):
+        store = LocalStore(tmp_path)
+        with store.open_output("k") as stream:
+            stream.write(b"x" * 3_000_000)
+            stream.flush()
+            assert files(tmp_path) == []
+        assert files(tmp_path) == ["k"]
+        assert store.get("k") == b"x" * 3_000_000
+
+    def test_a_stream_replaces_what_has_the_name(self, tmp_path):
+        store = LocalStore(tmp_path)
+        for data in (b"old", b"new"):
+            with store.open_output("k") as stream:
+                stream.write(data)
+                assert files(tmp_path) == (["k"] if data == b"new" else [])
+            assert store.get("k") == data
+        assert files(tmp_path) == ["k"]
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(StorageError, match="folder"), store.open_output("folder") as stream:
+            stream.write(b"x")
+        assert files(tmp_path) == ["k"]
+
+    @pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM])
+    def test_a_stream_that_cannot_be_named_is_copied(self, tmp_path, monkeypatch, code):
+        tried = []
+        monkeypatch.setattr(naming, "link_open", lambda *_: tried.append(1) or refuse(code)())
+        store = LocalStore(tmp_path)
+        data = bytes(range(256)) * 12_000
+        for key in ("k", "k", "l"):
+            with store.open_output(key) as stream:
+                stream.write(data)
+            assert store.get(key) == data
+        assert tried == [1]
+        assert files(tmp_path) == ["k", "l"]
+
+    @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.ENOENT])
+    def test_of_a_stream_that_fails_nothing_is_left(self, tmp_path, monkeypatch, code):
+        open_files = len([*Path("/proc/self/fd").iterdir()])
+        monkeypatch.setattr(naming, "link_open", refuse(code))
+        with pytest.raises(StorageError), LocalStore(tmp_path).open_output("k") as stream:
+            stream.write(b"x")
+        with pytest.raises(KeyError), LocalStore(tmp_path).open_output("k"):
+            raise KeyError
+        assert files(tmp_path) == []
+        assert len([*Path("/proc/self/fd").iterdir()]) == open_files
+
     def test_a_loser_is_told_so(self, tmp_path, monkeypatch):
         def lose(descriptor, path):
             Path(path).write_bytes(b"the winner's")
