@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import multiprocessing
 import threading
+import weakref
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -267,6 +270,29 @@ def test_threads_lose_nothing():
     in_log = owners(store)
     assert len(in_log) == 81
     assert all(in_log[version] == name for name, version in landed)
+
+
+@pytest.mark.parametrize("winners", [0, 2])
+def test_the_snapshot_before_a_commit_does_not_wait_for_the_collector_of_cycles(tmp_path, winners):
+    rows = pa.table([[1], [1]], schema=ROWS)
+    write_deltalake(tmp_path, rows)
+    table = DeltaTable(tmp_path, storage_options=QUICKLY)
+    for _ in range(2):
+        seen = []
+        gc.collect()
+        gc.disable()
+        try:
+            with table.begin() as txn:
+                seen.append(weakref.ref(txn.existing))
+                for _ in range(winners):
+                    write_deltalake(tmp_path, rows, mode="append", storage_options=QUICKLY)
+                txn.append(rows)
+                txn.commit()
+            del txn
+            assert [one() for one in seen] == [None]
+        finally:
+            gc.enable()
+    assert table.version() == 2 * (1 + winners)
 
 
 @pytest.mark.tier("test")

@@ -33,7 +33,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 from refdelta.core.commit import effects
@@ -92,7 +91,6 @@ def commit_loop(
     return _Loop(prepared, limits or Limits(), prepared.read_version, tally or CommitTally()).run()
 
 
-@dataclass(slots=True)
 class _Loop:
     """One run.
 
@@ -105,26 +103,16 @@ class _Loop:
         in_doubt: whether a put at base+1 may have been carried out, or may be later.
     """
 
-    prepared: PreparedCommit
-    limits: Limits
-    base: int
-    tally: CommitTally
-    waited: float = 0.0
-    in_doubt: bool = False
-    state: TransactionState = field(init=False)
-    body: CommitBody = field(init=False)
-    vectors: VectorReads = field(init=False)
-    budget: RowCheckBudget = field(init=False)
-    # The reasons why conflicts were decided by files and not by rows, in order.
-    reasons: dict[str, None] = field(default_factory=dict)
-    rebased_over: list[int] = field(default_factory=list)
-    # Winners after the next one that the committer has sent along.
-    sent_along: tuple[bytes, ...] = ()
-    # The mean size of the winners that were read last, in bytes.
-    winner_bytes: int = 1
-
-    def __post_init__(self) -> None:
-        prepared = self.prepared
+    def __init__(self, prepared: PreparedCommit, limits: Limits, base: int, tally: CommitTally) -> None:
+        self.prepared, self.limits, self.base, self.tally = prepared, limits, base, tally
+        self.waited, self.in_doubt = 0.0, False
+        # The reasons why conflicts were decided by files and not by rows, in order.
+        self.reasons: dict[str, None] = {}
+        self.rebased_over: list[int] = []
+        # Winners after the next one that the committer has sent along.
+        self.sent_along: tuple[bytes, ...] = ()
+        # The mean size of the winners that were read last, in bytes.
+        self.winner_bytes = 1
         if any(isinstance(action, DomainMetadata) and action.domain == ROW_TRACKING for action in prepared.actions):
             raise InvalidArgumentError(f"the metadata domain {ROW_TRACKING} is not to be set: commits work it out")
         validate_commit(prepared.actions, version=0 if self.base < 0 else None)
@@ -134,7 +122,7 @@ class _Loop:
             prepared.read_set, actions, prepared.level, prepared.table, prepared.changes, prepared.rests_on
         )
         self.body = CommitBody(prepared, self.state)
-        self.vectors = VectorReads(self._insist, prepared.name_of)
+        self.vectors = VectorReads(prepared.name_of)
         self.budget = RowCheckBudget(self.limits.budget)
 
     def run(self) -> effects.Steps[CommitOutcome]:
@@ -241,7 +229,7 @@ class _Loop:
                     raise verdict.error()
                 case NeedVectors(descriptors):
                     later = self._vectors_of(following, winner.version)
-                    yield from self.vectors.find(descriptors, winner, later, facts)
+                    yield from self.vectors.find(self._insist, descriptors, winner, later, facts)
                 case NeedRows(rows):
                     yield from self._match_rows(rows, facts)
                 case NeedPlaces(unlocated):

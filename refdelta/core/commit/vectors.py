@@ -9,9 +9,9 @@ any case. If growth is not certain, the missing vector cannot be replaced, and t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+import msgspec
 from pyroaring import BitMap64
 
 from refdelta.core.commit import effects
@@ -45,8 +45,7 @@ def ask(effect: effects.Effect, kind: type[R]) -> effects.Steps[R | effects.Fail
     raise TypeError(f"{reply!r} is no reply to {effect!r}")
 
 
-@dataclass(slots=True)
-class Succession:
+class Succession(msgspec.Struct):
     """The deletion vectors that winners gave to one file, one after the other.
 
     Attributes:
@@ -102,12 +101,10 @@ def successions(winner: Footprint, names: Collection[str]) -> list[Succession]:
     ]
 
 
-@dataclass(slots=True)
-class VectorReads:
+class VectorReads(msgspec.Struct):
     """The deletion vectors that one transaction reads of its winners.
 
     Attributes:
-        insist: see :class:`Insist`.
         name_of: gives the name of the commit file of a version, for errors.
         ahead: the vectors of the next winners that were read ahead, by their ids.
         ahead_to: the version of the last of these winners.
@@ -115,15 +112,15 @@ class VectorReads:
         gone: the error for each vector whose file does not exist, by its id.
     """
 
-    insist: Insist
     name_of: Callable[[int], str]
-    ahead: dict[str, BitMap64] = field(default_factory=dict)
+    ahead: dict[str, BitMap64] = {}
     ahead_to: int = -1
-    replaced: dict[str, BitMap64] = field(default_factory=dict)
-    gone: dict[str, DataFileNotFoundError] = field(default_factory=dict)
+    replaced: dict[str, BitMap64] = {}
+    gone: dict[str, DataFileNotFoundError] = {}
 
     def find(
         self,
+        insist: Insist,
         needed: Sequence[DeletionVectorDescriptor],
         winner: Footprint,
         following: Iterable[DeletionVectorDescriptor],
@@ -132,20 +129,25 @@ class VectorReads:
         """Add deletion vectors to the facts, or the ids of those that do not exist any more and cannot be replaced.
 
         Args:
+            insist: see :class:`Insist`. It belongs to the loop, which has this object; were it kept here, the two and
+                the table's snapshot would be in memory until Python looks for cycles.
             needed: the vectors.
             winner: the commit that is being checked.
             following: the vectors of the next winners for known files; the first of them are read at the same time.
             facts: the facts about the winner.
         """
-        found = yield from self._read(needed, following)
+        found = yield from self._read(insist, needed, following)
         gone = {one.unique_id for one in needed} - found.keys()
         if gone:
-            found |= yield from self._read_successors(winner, gone)
+            found |= yield from self._read_successors(insist, winner, gone)
         facts.vectors.update(found)
         facts.missing.update(gone - found.keys())
 
     def _read(
-        self, needed: Sequence[DeletionVectorDescriptor], following: Iterable[DeletionVectorDescriptor]
+        self,
+        insist: Insist,
+        needed: Sequence[DeletionVectorDescriptor],
+        following: Iterable[DeletionVectorDescriptor],
     ) -> effects.Steps[dict[str, BitMap64]]:
         """Read deletion vectors together with those of the following winners: one round trip for a chunk of winners,
         not one for each. Returns them by id, without those whose files do not exist.
@@ -161,16 +163,18 @@ class VectorReads:
                 missing = {}
             # Otherwise the error may come from a vector that is not needed yet.
         if missing:
-            self.ahead.update((yield from self._read_existing(missing)))
+            self.ahead.update((yield from self._read_existing(insist, missing)))
         there = ((one.unique_id, self.replaced.get(one.unique_id, self.ahead.get(one.unique_id))) for one in needed)
         return {name: rows for name, rows in there if rows is not None}
 
-    def _read_existing(self, wanted: Mapping[str, DeletionVectorDescriptor]) -> effects.Steps[dict[str, BitMap64]]:
+    def _read_existing(
+        self, insist: Insist, wanted: Mapping[str, DeletionVectorDescriptor]
+    ) -> effects.Steps[dict[str, BitMap64]]:
         """Read deletion vectors, by id. Those whose files do not exist are left out, and noted in ``gone``."""
         if not wanted:
             return {}
         try:
-            read = yield from self.insist(effects.ReadVectors(tuple(wanted.values())), effects.Vectors)
+            read = yield from insist(effects.ReadVectors(tuple(wanted.values())), effects.Vectors)
         except DataFileNotFoundError as error:
             files: dict[str, dict[str, DeletionVectorDescriptor]] = {}
             for name, one in wanted.items():
@@ -180,14 +184,17 @@ class VectorReads:
                 self.gone.update(dict.fromkeys(wanted, error))
             else:
                 for some in files.values():
-                    found |= yield from self._read_existing(some)
+                    found |= yield from self._read_existing(insist, some)
             return found
         return dict(zip(wanted, read.bitmaps, strict=True))
 
-    def _read_successors(self, winner: Footprint, names: Collection[str]) -> effects.Steps[dict[str, BitMap64]]:
+    def _read_successors(
+        self, insist: Insist, winner: Footprint, names: Collection[str]
+    ) -> effects.Steps[dict[str, BitMap64]]:
         """Read the replacements of vectors whose files do not exist.
 
         Args:
+            insist: see :class:`Insist`.
             winner: the winner that is being checked.
             names: the ids of the missing vectors.
 
@@ -200,9 +207,9 @@ class VectorReads:
         damaged: set[str] = set()
         while True:
             files = successions(winner, names)
-            yield from self._follow(winner.version, files)
+            yield from self._follow(insist, winner.version, files)
             newer = {one.last.unique_id: one.last for one in files if one.is_replaceable}
-            found = yield from self._read_existing(newer)
+            found = yield from self._read_existing(insist, newer)
             missing = {one.last.unique_id for one in files if one.is_live} & self.gone.keys()
             if not missing:
                 break
@@ -216,13 +223,13 @@ class VectorReads:
                 self.replaced.update((vector.unique_id, rows) for vector in one.vectors[:-1])
         return {name: self.replaced[name] for name in names if name in self.replaced}
 
-    def _follow(self, version: int, files: Sequence[Succession]) -> effects.Steps[None]:
+    def _follow(self, insist: Insist, version: int, files: Sequence[Succession]) -> effects.Steps[None]:
         """Follow files from after this version to the newest one."""
-        newest = (yield from self.insist(effects.NewestVersion(version), effects.Newest)).version
+        newest = (yield from insist(effects.NewestVersion(version), effects.Newest)).version
         count = 1
         while version < newest and any(one.is_open for one in files):
             last = min(newest, version + count)
-            read = yield from self.insist(effects.ReadCommits(version + 1, last), effects.Commits)
+            read = yield from insist(effects.ReadCommits(version + 1, last), effects.Commits)
             for number, data in enumerate(read.data, version + 1):
                 if data is None:
                     message = f"version {number} is missing, though version {newest} exists"
