@@ -8,6 +8,7 @@ import builtins
 import contextlib
 import copy
 import dataclasses
+import functools
 import io
 import os
 import stat
@@ -80,8 +81,7 @@ class LocalStore(Store):
 
     @property
     def capabilities(self) -> Capabilities:
-        names = self._names
-        return Capabilities(put_if_absent=names.exclusive, list_after=False, durable=names.fsync, remote=False)
+        return _capabilities(self._names.exclusive, self._names.fsync)
 
     def hasty(self) -> Store:
         if not self._names.fsync:
@@ -200,9 +200,13 @@ class LocalStore(Store):
 
     def head(self, key: str) -> ObjectInfo:
         path, status = self._look(key)
-        if status is None:  # nothing there, or the system says why not
-            with self._errors("read", key):
+        if status is None:
+            try:
                 status = os.stat(path)
+            except _ABSENT:
+                raise not_found(key, self.uri) from None
+            except OSError as error:
+                raise failure("read", key, self.uri, error) from error
         if not stat.S_ISREG(status.st_mode):
             raise not_found(key, self.uri)
         return _info(key, status)
@@ -304,6 +308,11 @@ class LocalStore(Store):
             if action == "read" and isinstance(error, _ABSENT):
                 raise not_found(key, self.uri) from error
             raise failure(action, key, self.uri, error) from error
+
+
+@functools.cache
+def _capabilities(put_if_absent: bool, durable: bool) -> Capabilities:
+    return Capabilities(put_if_absent=put_if_absent, list_after=False, durable=durable, remote=False)
 
 
 def _is_folder(path: str) -> bool:
