@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from refdelta import arguments
 from refdelta._version import __version__
@@ -22,8 +23,7 @@ _OWN_FIELDS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CommitDescription:
+class CommitDescription(msgspec.Struct, frozen=True):
     """The description of a commit.
 
     Attributes:

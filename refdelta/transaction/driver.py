@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from refdelta.core.commit import effects
@@ -49,8 +48,7 @@ outcome, an interrupt) the files that were written stay, since the log may name 
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy(Limits):
+class RetryPolicy(Limits, frozen=True, kw_only=True):
     """The limits of a commit's retries, and the delays between them: full jitter, ``uniform(0, min(max_delay,
     base_delay * 2**n))``.
 
@@ -171,25 +169,29 @@ def run_loop(loop: effects.Steps[CommitOutcome], perform: Callable[[effects.Effe
         return done.value  # type: ignore[no-any-return]
 
 
-@dataclass(slots=True)
 class _Shell:
-    """Carries out the effects of a commit: those on the log by the committer, those on rows by the engine."""
+    """Carries out the effects of a commit: those on the log by the committer, those on rows by the engine.
 
-    store: Store
-    committer: FileCommitter
-    policy: RetryPolicy
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
-    uniform: Callable[[float, float], float]
-    match_rows: MatchRows | None
-    locate_rows: LocateRows | None
-    inline_vectors: bool
-    started: float = field(init=False)
-    # The deletion vectors that this commit wrote, in all attempts.
-    vectors: list[DeletionVectorDescriptor] = field(default_factory=list)
+    Attributes:
+        vectors: the deletion vectors that this commit wrote, in all attempts.
+    """
 
-    def __post_init__(self) -> None:
-        self.started = self.clock()
+    def __init__(
+        self,
+        store: Store,
+        committer: FileCommitter,
+        policy: RetryPolicy,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        uniform: Callable[[float, float], float],
+        match_rows: MatchRows | None,
+        locate_rows: LocateRows | None,
+        inline_vectors: bool,
+    ) -> None:
+        self.store, self.committer, self.policy = store, committer, policy
+        self.clock, self.sleep, self.uniform, self.started = clock, sleep, uniform, clock()
+        self.match_rows, self.locate_rows, self.inline_vectors = match_rows, locate_rows, inline_vectors
+        self.vectors: list[DeletionVectorDescriptor] = []
 
     def perform(self, effect: effects.Effect) -> effects.Reply:
         if isinstance(effect, effects.Pause):

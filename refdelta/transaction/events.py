@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from msgspec import structs
 
 from refdelta.core.commit.effects import Pause
 from refdelta.errors import (
@@ -220,7 +222,7 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
             winner=conflict.version if conflict else None,
             started=started,
             seconds=time.perf_counter() - begun,
-            **asdict(tally),
+            **structs.asdict(tally),
             effects=MappingProxyType(watch.effects),
         )
         for observer in observers:

@@ -8,8 +8,9 @@ since it takes one more round trip and no reader needs it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from refdelta.core.log.checksum import encode_checksum
 from refdelta.core.log.paths import commit_key
@@ -72,8 +73,7 @@ def _is_worth_a_checksum(snapshot: Snapshot) -> bool:
     return not remote or managed_by(snapshot.store) is None or snapshot.version % _PUBLISHES_EVERY == 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Maintenance:
+class _Maintenance(msgspec.Struct, frozen=True):
     """The work on the log after a commit.
 
     Attributes:

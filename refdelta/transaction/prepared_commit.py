@@ -73,7 +73,7 @@ def prepare_commit(
             metadata = staged = action
     return PreparedCommit(
         read_version=snapshot.version if snapshot else -1,
-        read_set=dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in applications)),
+        read_set=_with_applications(reads, applications),
         actions=[*actions, *applications],
         commit_info=commit_info(
             described,
@@ -94,6 +94,10 @@ def prepare_commit(
         changes=changes,
         group_metrics=group_metrics,
     )
+
+
+def _with_applications(reads: ReadSet, applications: Sequence[Txn]) -> ReadSet:
+    return dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in applications)) if applications else reads
 
 
 def _clock(snapshot: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None) -> CommitClock | None:

@@ -6,9 +6,10 @@ the winner's version loses, and the next one succeeds. Rows and deletion vectors
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from refdelta.core.commit import effects
 from refdelta.core.commit.budget import Limits
@@ -103,7 +104,7 @@ def rehearse(
         StoreError: the store failed.
     """
     # Timestamps and row ids never conflict, and a recorded commit may lack what it takes to assign them.
-    bare = dataclasses.replace(prepared, clock=None, row_ids=None, metadata_at=None)
+    bare = structs.replace(prepared, clock=None, row_ids=None, metadata_at=None)
     shell = _Pretence(store, winner, match_rows, locate_rows)
     try:
         outcome = run_loop(commit_loop(bare, Limits(max_repeats=1)), shell.perform)

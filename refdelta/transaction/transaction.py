@@ -12,6 +12,7 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from msgspec import structs
 from pyroaring import BitMap64
 
 from refdelta import arguments
@@ -476,7 +477,7 @@ class Transaction:
         for level in levels:
             for row_level in (True, False) if self.vectors else (False,):
                 changes = dataclasses.replace(prepared.changes, row_level=row_level)
-                asked = dataclasses.replace(prepared, level=level, changes=changes)
+                asked = structs.replace(prepared, level=level, changes=changes)
                 found.append(rehearse(self.store, asked, winner, self._match_rows, self._locate_rows))
         return found
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from unittest import mock
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ MODES = pytest.mark.parametrize(("inline", "winners"), [(False, False), (False, 
 def append(name: str, *, reads: bool = False) -> PreparedCommit:
     """A transaction on version 0, of a table with in-commit timestamps."""
     clock = CommitClock(now_ms=1, latest=0, since=Enablement(0, None))
-    return dataclasses.replace(transaction(name, 0, reads=reads), clock=clock)
+    return msgspec.structs.replace(transaction(name, 0, reads=reads), clock=clock)
 
 
 def explorer(

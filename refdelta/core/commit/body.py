@@ -8,7 +8,6 @@ change after each loss.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pyroaring import BitMap64
@@ -23,28 +22,25 @@ from refdelta.core.log.replay import validate_commit
 from refdelta.core.rows.relocation import record
 
 
-@dataclass(slots=True)
 class CommitBody:
     """The commit for the next attempt.
 
-    Attributes:
+    Args:
         prepared: the transaction.
         state: its state after the winners so far.
+
+    Attributes:
         stale: whether ``data`` must be encoded again.
         data: the content of the commit file.
     """
 
-    prepared: PreparedCommit
-    state: TransactionState
-    stale: bool = True
-    data: bytes = b""
-    clock: CommitClock | None = field(init=False)
-    row_ids: RowIds | None = field(init=False)
-    # The deletion vectors that were written, by the paths of their data files.
-    _vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.clock, self.row_ids = self.prepared.clock, self.prepared.row_ids
+    def __init__(self, prepared: PreparedCommit, state: TransactionState) -> None:
+        self.prepared, self.state = prepared, state
+        self.stale, self.data = True, b""
+        self.clock: CommitClock | None = prepared.clock
+        self.row_ids: RowIds | None = prepared.row_ids
+        # The deletion vectors that were written, by the paths of their data files.
+        self._vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = {}
 
     @property
     def brings_timestamps(self) -> bool:

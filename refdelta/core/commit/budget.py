@@ -7,7 +7,9 @@ has the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from refdelta.core.log.actions import Add
 from refdelta.core.log.statistics import num_records
@@ -32,8 +34,7 @@ class RowBudget:
     seconds: float = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of the commit loop. Transactions without conflicts only lose races, so the defaults are generous.
 
     Attributes:
@@ -46,15 +47,14 @@ class Limits:
     max_attempts: int = 10_000
     max_seconds: float = 600.0
     max_repeats: int = 10
-    budget: RowBudget = field(default_factory=RowBudget)
+    budget: RowBudget = RowBudget()
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1 or self.max_repeats < 1:
             raise InvalidArgumentError("a commit needs at least one attempt, and each attempt at least one put")
 
 
-@dataclass(slots=True)
-class RowCheckBudget:
+class RowCheckBudget(msgspec.Struct):
     """The remaining part of a :class:`RowBudget`."""
 
     budget: RowBudget

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.reads import ReadSet, ReadTable
 from refdelta.core.conflicts.state import RowChanges
@@ -15,8 +17,7 @@ from refdelta.core.log.paths import commit_key
 from refdelta.core.rows.relocation import Group
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedCommit:
+class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction that is ready to commit.
 
     Attributes:
@@ -48,7 +49,7 @@ class PreparedCommit:
     txn_id: str
     level: IsolationLevel = IsolationLevel.SERIALIZABLE
     table: ReadTable | None = None
-    changes: RowChanges = field(default_factory=RowChanges)
+    changes: RowChanges = msgspec.field(default_factory=RowChanges)
     rests_on: frozenset[str] = frozenset()
     clock: CommitClock | None = None
     row_ids: RowIds | None = None
@@ -57,8 +58,7 @@ class PreparedCommit:
     name_of: Callable[[int], str] = commit_key
 
 
-@dataclass(slots=True)
-class CommitTally:
+class CommitTally(msgspec.Struct):
     """Counts of a commit, which grow while it runs, so that they are there, too, if it fails.
 
     Attributes:

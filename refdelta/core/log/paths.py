@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import quote, unquote, unquote_to_bytes
+
+import msgspec
 
 from refdelta.errors import InvalidLogError, UnsafePathError
 
@@ -25,8 +26,7 @@ MAX_VERSION: Final = 2**63 - 1
 LogKind = Literal["commit", "classic", "multipart", "uuid", "compacted", "checksum", "last_checkpoint"]
 
 
-@dataclass(frozen=True, slots=True)
-class LogName:
+class LogName(msgspec.Struct, frozen=True):
     """The parsed name of a log file.
 
     Attributes:

@@ -7,7 +7,7 @@ property-based test compares the two.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from refdelta.core.log.actions import (
@@ -110,10 +110,10 @@ def validate_commit(actions: Iterable[AnyAction], version: int | None = None) ->
         if version == 0 and not found[kind] and kind is not CommitInfo:
             raise _illegal(f"the first version of a table needs a {name} action")
     adds, removes = found[Add], found[Remove]
-    _once((a.app_id for a in found[Txn]), "more than one txn for the application")
-    _once((a.domain for a in found[DomainMetadata]), "more than one domainMetadata for the domain")
-    _once((a.path for a in adds), "more than one add of the path")
-    _once((a.path for a in removes), "more than one remove of the path")
+    _once([a.app_id for a in found[Txn]], "more than one txn for the application")
+    _once([a.domain for a in found[DomainMetadata]], "more than one domainMetadata for the domain")
+    _once([a.path for a in adds], "more than one add of the path")
+    _once([a.path for a in removes], "more than one remove of the path")
     if adds and removes:
         added = set(map(file_key, adds))
         both = next((key for key in map(file_key, removes) if key in added), None)
@@ -128,7 +128,9 @@ def validate_commit(actions: Iterable[AnyAction], version: int | None = None) ->
             raise _illegal(f"the cdc file {cdc.path!r} says dataChange")
 
 
-def _once(names: Iterable[str], reason: str) -> None:
+def _once(names: Sequence[str], reason: str) -> None:
+    if len(names) == len({*names}):
+        return
     seen: set[str] = set()
     for name in names:
         if name in seen:

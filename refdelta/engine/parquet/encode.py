@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,8 +33,7 @@ IN_FLIGHT_BYTES = 384 * 1024 * 1024
 _INLINE_BYTES = 1024 * 1024
 
 
-@dataclass(eq=False, slots=True)
-class DataFile:
+class DataFile(msgspec.Struct, eq=False):
     """A data file that is being written.
 
     Attributes:
@@ -56,15 +55,14 @@ class DataFile:
     waiting: int = 0
     size: int = -1
     modified_ms: int = 0
-    jobs: deque[Callable[[], None]] = field(default_factory=deque)
+    jobs: deque[Callable[[], None]] = msgspec.field(default_factory=deque)
     busy: bool = False
     output: AbstractContextManager[BinaryIO] | None = None
     sink: BinaryIO | None = None
     writer: Any = None
 
 
-@dataclass(eq=False, slots=True)
-class _RowGroup:
+class _RowGroup(msgspec.Struct, eq=False):
     rows: pa.Table
     size: int
     open_parts: int = 2

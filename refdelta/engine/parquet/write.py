@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -278,11 +278,10 @@ def _delete(store: Store, keys: list[str]) -> None:
             store.delete(keys)
 
 
-@dataclass(eq=False, slots=True)
-class _Partition:
+class _Partition(msgspec.Struct, eq=False):
     key: PartitionKey
     folder: str
-    chunks: list[pa.RecordBatch] = field(default_factory=list)
+    chunks: list[pa.RecordBatch] = []
     rows: int = 0
     size: int = 0
     file: DataFile | None = None

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from refdelta.engine.arrow.schema import to_arrow
 from refdelta.engine.parquet.fit import plan_fit
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 
-@dataclass(frozen=True)
-class WrittenFiles:
+class WrittenFiles(msgspec.Struct, frozen=True):
     """The files of one stream of rows.
 
     Attributes:
@@ -40,7 +40,7 @@ class WrittenFiles:
     adds: list[Add]
     rows: int
     ours: bool = True
-    marks: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, int] = {}
     changes: Sequence[Cdc] = ()
 
     @property
@@ -49,8 +49,7 @@ class WrittenFiles:
         return sum(add.size for add in self.adds)
 
 
-@dataclass(frozen=True)
-class FileWriter:
+class FileWriter(msgspec.Struct, frozen=True):
     """Writes rows as files of a table. It can be pickled, since other processes may write parts of the rows.
 
     Attributes:

@@ -7,7 +7,7 @@ concurrent writers to such a table one fails. Numbers that writers give themselv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,8 +34,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class Numbering:
+class Numbering(msgspec.Struct, frozen=True):
     """The numbering of an identity column.
 
     Attributes:

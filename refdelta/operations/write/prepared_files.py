@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from refdelta import arguments
 from refdelta.core.expressions.partition_values import parse
@@ -173,7 +174,7 @@ class PreparedFiles(Rows):
             adds = [*removed[0], *removed[1]]
             figures = {"numRemovedFiles": len(adds), "numRemovedBytes": sum(add.size for add in adds)}
             noted = {**txn.description.operation_metrics, **figures}
-            txn.description = replace(txn.description, operation_metrics=noted)
+            txn.description = structs.replace(txn.description, operation_metrics=noted)
 
 
 def _check_same_rows(removed: Sequence[Add], added: Sequence[Add]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,8 +26,7 @@ MODES = {"error": "ErrorIfExists", "ignore": "Ignore", "append": "Append", "over
 """The names of the modes in Spark's history."""
 
 
-@dataclass(frozen=True)
-class WriteRequest:
+class WriteRequest(msgspec.Struct, frozen=True):
     """The arguments of a write, without those of its commit; see :func:`refdelta.write_deltalake`."""
 
     mode: str = "error"

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,8 +53,7 @@ DEFAULT = "CURRENT_DEFAULT"
 _SHOWN = 200
 
 
-@dataclass(frozen=True)
-class RowCheck:
+class RowCheck(msgspec.Struct, frozen=True):
     """A predicate that must be true for every row; null is not true.
 
     Attributes:
@@ -91,8 +91,7 @@ class RowCheck:
         return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-@dataclass(frozen=True)
-class MadeColumn:
+class MadeColumn(msgspec.Struct, frozen=True):
     """A column to which the table gives a value if a writer does not.
 
     Attributes:
@@ -106,8 +105,7 @@ class MadeColumn:
     generated: bool
 
 
-@dataclass(frozen=True)
-class RowRules:
+class RowRules(msgspec.Struct, frozen=True):
     """The rules of a table's rows. They can be pickled, since other processes may write rows.
 
     Attributes:
@@ -202,7 +200,8 @@ class RowRules:
 
     def of_task(self, number: int) -> RowRules:
         """The rules for one of several tasks, which number rows of identity columns independently of each other."""
-        return replace(self, numbered=tuple(replace(one, task=number) for one in self.numbered))
+        numbered = tuple(msgspec.structs.replace(one, task=number) for one in self.numbered)
+        return msgspec.structs.replace(self, numbered=numbered)
 
     def furthest(self, parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         """The furthest marks of several tasks, each as :meth:`marks` returns them."""

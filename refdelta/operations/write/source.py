@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import pyarrow as pa
 
 from refdelta.errors import InvalidArgumentError
@@ -25,8 +25,7 @@ _ACCEPTED = (
 )
 
 
-@dataclass
-class TablesRead:
+class TablesRead(msgspec.Struct):
     """The versions of Delta tables that rows come from. An iterable of tables opens them one after the other.
 
     Attributes:
@@ -34,7 +33,7 @@ class TablesRead:
         note: called with each snapshot that is opened later, before its rows are read; its errors end the write.
     """
 
-    known: list[Snapshot] = field(default_factory=list)
+    known: list[Snapshot] = []
     note: Callable[[Snapshot], None] | None = None
 
     def add(self, snapshot: Snapshot) -> None:

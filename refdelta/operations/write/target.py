@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -63,8 +62,7 @@ _FEATURE = "delta.feature."
 _WIDENING = ("typeWidening", "typeWidening-preview")
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The table after a write.
 
     Attributes:
