@@ -42,6 +42,8 @@ _BUFFER = 1 << 20
 # No link is followed, and no pipe is waited for.
 _READ_PLAIN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, "O_NOFOLLOW") else None
 
+_KINDS = (stat.S_IFREG, stat.S_IFDIR)
+
 # No such object: also if a folder has the name, or a file is in the place of a folder of the key.
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -94,8 +96,13 @@ class LocalStore(Store):
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)
-        with self._errors("create", key):
+        # Without the context of the other methods, which costs a commit as much as a call of the system.
+        try:
             return self._names.create(path, data) if found is None else taken(path)
+        except (OSError, MemoryError) as error:
+            if isinstance(error, StorageError):
+                raise
+            raise failure("create", key, self.uri, error) from error
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -291,7 +298,7 @@ class LocalStore(Store):
         """The path of a key, and what is there, if anything."""
         check_key(key)
         name = key.rpartition("/")[2]
-        if hidden(name) and not (temporary and name.startswith(TEMPORARY)):
+        if name[0] == "." and hidden(name) and not (temporary and name.startswith(TEMPORARY)):
             raise InvalidKeyError(f"this name is reserved for files that belong to others: {key!r}")
         found = _check_links(self._root, key)
         return f"{self._root}/{key}", found
@@ -365,15 +372,17 @@ def _check_links(root: str, key: str) -> os.stat_result | None:
         path = f"{path}/{part}"
         try:
             status = os.lstat(path)
-            if stat.S_ISLNK(status.st_mode):
+            kind = stat.S_IFMT(status.st_mode)
+            if kind == stat.S_IFLNK:
                 if not _inside(root, path):
                     raise InvalidKeyError(f"{key!r} leaves {_root_uri(root)} through a symbolic link")
                 status = os.stat(path)
+                kind = stat.S_IFMT(status.st_mode)
         except StorageError:
             raise
         except OSError:
             return None  # nothing there, or nothing to see: the operation itself says what is wrong
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        if kind not in _KINDS:
             raise ObjectNotFoundError(f"{key!r} is no file in {_root_uri(root)}, but a pipe, a socket or a device")
     return status
 

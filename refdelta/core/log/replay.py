@@ -6,8 +6,7 @@ property-based test compares the two.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from refdelta.core.log.actions import (
@@ -101,36 +100,41 @@ def validate_commit(actions: Iterable[AnyAction], version: int | None = None) ->
     Raises:
         InvalidLogError: the rule that it breaks. Nothing is to be written then.
     """
-    found: dict[type, list[Any]] = defaultdict(list)
+    found: dict[type, list[Any]] = {}
     for action in actions:
-        found[type(action)].append(action)
+        found.setdefault(type(action), []).append(action)
     for kind, name in ((Protocol, "protocol"), (Metadata, "metaData"), (CommitInfo, "commitInfo")):
-        if len(found[kind]) > 1:
+        if len(found.get(kind, ())) > 1:
             raise _illegal(f"it has {len(found[kind])} {name} actions; one is allowed")
-        if version == 0 and not found[kind] and kind is not CommitInfo:
+        if version == 0 and kind not in found and kind is not CommitInfo:
             raise _illegal(f"the first version of a table needs a {name} action")
-    adds, removes = found[Add], found[Remove]
-    _once([a.app_id for a in found[Txn]], "more than one txn for the application")
-    _once([a.domain for a in found[DomainMetadata]], "more than one domainMetadata for the domain")
-    _once([a.path for a in adds], "more than one add of the path")
-    _once([a.path for a in removes], "more than one remove of the path")
+    for unique, key, what in _ONCE:
+        if len(some := found.get(unique, ())) > 1:
+            _once((getattr(action, key) for action in some), f"more than one {what}")
+    adds, removes, changes = found.get(Add, ()), found.get(Remove, ()), found.get(Cdc, ())
     if adds and removes:
         added = set(map(file_key, adds))
         both = next((key for key in map(file_key, removes) if key in added), None)
         if both is not None:
             raise _illegal(f"it both adds and removes {both[0]!r} with the same deletion vector")
-    if found[Sidecar] or found[CheckpointMetadata]:
+    if Sidecar in found or CheckpointMetadata in found:
         raise _illegal("it has an action that belongs in a checkpoint")
-    if not all(a.path for files in (adds, removes, found[Cdc]) for a in files):
+    if not all(a.path for files in (adds, removes, changes) for a in files):
         raise _illegal("it has a file without a path")
-    for cdc in found[Cdc]:
+    for cdc in changes:
         if cdc.data_change:
             raise _illegal(f"the cdc file {cdc.path!r} says dataChange")
 
 
-def _once(names: Sequence[str], reason: str) -> None:
-    if len(names) == len({*names}):
-        return
+_ONCE = (
+    (Txn, "app_id", "txn for the application"),
+    (DomainMetadata, "domain", "domainMetadata for the domain"),
+    (Add, "path", "add of the path"),
+    (Remove, "path", "remove of the path"),
+)
+
+
+def _once(names: Iterable[str], reason: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
