@@ -10,6 +10,7 @@ import sys
 import threading
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from refdelta import CommitProperties, DeltaTable, write_deltalake
@@ -17,7 +18,8 @@ from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.engine.log import checkpoint_write
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.transaction import background
-from refdelta_storage import StorageError
+from refdelta_storage import LocalStore, StorageError
+from refdelta_storage.wrappers import TracingStore
 
 pytestmark = pytest.mark.usefixtures("maintenance_in_background")
 
@@ -68,6 +70,26 @@ def test_no_commit_waits_for_one_and_each_multiple_of_the_property_has_one(tmp_p
     append(table)
     assert [file.version for file in table._snapshot.segment.commits] == [9, 10]
     assert table.count() == DeltaTable(tmp_path).count() == 11
+
+
+def test_while_nothing_was_removed_none_is_read_for_the_next_one(tmp_path):
+    write_deltalake(tmp_path, ROW, configuration=EVERY_SECOND)
+    store = TracingStore(LocalStore(tmp_path, fsync=False))
+    table = DeltaTable.in_store(store)
+
+    def read(appends):
+        store.calls.clear()
+        for _ in range(appends):
+            append(table)
+            background.settle()
+        return [key for way, key in store.calls if way != "open_output" and key.endswith(".checkpoint.parquet")]
+
+    assert read(6) == []
+    assert checkpoints(tmp_path) == [2, 4, 6]
+    table.delete()
+    assert read(3) != []
+    removed = pq.read_table(tmp_path / "_delta_log" / f"{10:020}.checkpoint.parquet", columns=["remove"])["remove"]
+    assert len(removed) - removed.null_count == 7
 
 
 def test_without_the_property_one_at_a_time_is_written(tmp_path, gate, soon):

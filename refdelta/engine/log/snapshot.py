@@ -267,12 +267,14 @@ class Snapshot:
 
     def tombstones(self) -> pa.Table:
         """The removed files that the log still has, of ``TOMBSTONE_SCHEMA``. Each call reads the log again, but for
-        commits that are known to remove nothing.
+        commits that are known to remove nothing, and for a log of nothing else.
 
         Raises:
             InvalidLogError: the log was damaged after the snapshot was loaded.
             VersionNotFoundError: the version was cleaned up after the snapshot was loaded.
         """
+        if self.no_removes_since == -1:  # no commit at all has removed a file
+            return empty_table(TOMBSTONE_SCHEMA)
         base = self.segment.checkpoint
         quiet = self.no_removes_since is not None and self.no_removes_since <= (-1 if base is None else base.version)
         try:
