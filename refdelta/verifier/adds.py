@@ -5,23 +5,35 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from refdelta.core.expressions import partition_values
+from refdelta.core.log.actions import Add
 from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.core.table.clustering import DOMAIN as CLUSTERING
-from refdelta.core.table.types import StructField, StructType, is_nested, parse_schema, physical_name
+from refdelta.core.table.types import VARIANT, StructField, StructType, is_nested, leaves, parse_schema, physical_name
+from refdelta.engine.log.state import adds_table, to_adds
 from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.verifier.file_index import TextMaps
 from refdelta.verifier.metadata import clustering_paths
 from refdelta.verifier.state import physical_rows
 from refdelta.verifier.variants import check_form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from refdelta.core.log.actions import Add
+    from numpy.typing import NDArray
+
+    from refdelta.verifier.log_files import ActionLine
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
 
     _Find = Callable[[str, str], None]
+
+
+_MANY = 100  # adds of a commit; fewer are not worth columns
 
 
 @lru_cache(maxsize=8)
@@ -30,6 +42,19 @@ def _schema(text: str) -> StructType | None:
         return parse_schema(text)
     except DeltaError:
         return None
+
+
+def _is_looked_up(item: StructField) -> bool:
+    """True if names or values in the statistics of a column have to be checked."""
+    return physical_name(item) != item.name or any(leaf.type == VARIANT for _, leaf in leaves(StructType((item,))))
+
+
+def _parses(text: str, item: StructField) -> bool:
+    try:
+        partition_values.parse(text, item.type, column=item.name)
+    except InvalidLogError:
+        return False
+    return True
 
 
 class AddCheck:
@@ -55,8 +80,39 @@ class AddCheck:
 
     def all_files(self, where: str) -> None:
         """Check all live files: those of the checkpoint from which a walk begins."""
-        for add in self.state.files.values():
-            self.run(add, where, None)
+        for batch in self.state.files.batches():
+            files = pa.Table.from_batches([batch])
+            for add in to_adds(files.filter(pa.array(self._perhaps_wrong(batch)))):
+                self.run(add, where, None)
+
+    def of_commit(self, lines: Sequence[ActionLine], where: str) -> None:
+        """Check the adds among the actions of a commit."""
+        found = [(line.number, line.action) for line in lines if isinstance(line.action, Add)]
+        if len(found) >= _MANY:
+            (batch,) = adds_table([add for _, add in found]).to_batches()
+            found = [found[at] for at in np.flatnonzero(self._perhaps_wrong(batch))]
+        for number, add in found:
+            self.run(add, where, number)
+
+    def _perhaps_wrong(self, files: pa.RecordBatch) -> NDArray[np.bool_]:
+        """For each file, False if the columns show that :meth:`run` finds nothing."""
+        of_statistics = self.counted or self.clustered or any(_is_looked_up(item) for item in self.schema)
+        if of_statistics:
+            return np.ones(files.num_rows, bool)
+        values = TextMaps.of(files["partitionValues"])
+        if not self.partitions:
+            return np.asarray(values.lengths > 0)
+        found: NDArray[np.bool_] = values.lengths != len(self.partitions)
+        for item in self.partitions:
+            entries = np.asarray(pc.equal(values.keys, physical_name(item)))
+            has = np.zeros(files.num_rows, bool)
+            has[values.rows[entries]] = True
+            found |= ~has
+            texts = values.items.filter(pa.array(entries)).dictionary_encode()
+            bad = [at for at, text in enumerate(texts.dictionary.to_pylist()) if not _parses(text, item)]
+            if bad:
+                found[values.rows[entries][np.isin(np.asarray(texts.indices.fill_null(-1)), bad)]] = True
+        return found
 
     def run(self, add: Add, where: str, line: int | None) -> None:
         """Report violations of an add."""

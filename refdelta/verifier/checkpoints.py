@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.core.expressions import partition_values
 from refdelta.core.log.actions import (
-    Add,
     Cdc,
     CheckpointMetadata,
     CommitInfo,
     DomainMetadata,
     Metadata,
     Protocol,
-    Remove,
     Sidecar,
 )
-from refdelta.core.log.codec import ACTIONS, decode_action
 from refdelta.core.log.paths import SIDECARS, same_path, sidecar_key
 from refdelta.core.pruning.stats import load_stats, lookup, statistic
 from refdelta.core.table.types import (
@@ -37,39 +34,39 @@ from refdelta.core.table.types import (
     parse_schema,
     physical_name,
 )
-from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
+from refdelta.engine.log.state import unique_ids
+from refdelta.engine.parquet.files import log_errors, open_parquet
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.verifier.state import State, compare_states
+from refdelta.verifier.log_files import PARSED, CheckpointRows
+from refdelta.verifier.state import State, StateComparison
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable
 
-    from refdelta.core.log.actions import AnyAction
-    from refdelta.verifier.log_files import Checkpoint, LogFiles
+    import pyarrow as pa
+
+    from refdelta.core.log.actions import Add, AnyAction
+    from refdelta.verifier.log_files import Checkpoint, FileActions, LogFiles
     from refdelta.verifier.report import Report
     from refdelta_storage.base import Store
 
 
-# Structs that repeat fields of the actions, which have them as text.
-_PARSED = ("stats_parsed", "partitionValues_parsed")
-
-
 @dataclass
 class DecodedCheckpoint:
-    """The content of a checkpoint.
+    """The content of a checkpoint without its adds and removes.
 
     Attributes:
-        actions: all actions, including those in sidecars.
+        actions: all other actions.
         inside: the number of file actions in the checkpoint itself.
         outside: the number of file actions in its sidecars.
-        columns: the fields of each column of its files.
+        marked: the paths of removes with statistics or tags.
     """
 
     actions: list[AnyAction] = field(default_factory=list)
     inside: int = 0
     outside: int = 0
-    columns: dict[str, set[str]] = field(default_factory=dict)
+    marked: list[str] = field(default_factory=list)
 
 
 class CheckpointCheck:
@@ -90,70 +87,54 @@ class CheckpointCheck:
         where = file or self.checkpoint.keys[0]
         self.report.find(clause, message, version=self.checkpoint.version, file=where)
 
-    def read(self) -> DecodedCheckpoint | None:
-        """Read all actions and check their form. Returns None if the checkpoint cannot be read."""
+    def read(self, files: FileActions) -> DecodedCheckpoint | None:
+        """Read all actions and check their form. Returns None if the checkpoint cannot be read.
+
+        Args:
+            files: takes the file actions.
+        """
         content = DecodedCheckpoint()
         try:
-            begins = []
-            for key in self.checkpoint.keys:
-                begins.append(len(content.actions))
-                self._take(key, content, content.actions)
-            self._parts(content.actions, begins)
-            self._sidecars(content)
+            parts = PartFiles(files, len(self.checkpoint.keys))
+            for number, key in enumerate(self.checkpoint.keys):
+                parts.number = number
+                content.inside += self._take(CheckpointRows(self.store, key, parts).read(), content)
+            self._parts(parts)
+            self._sidecars(content, files)
         except InvalidLogError as error:
             self.find("check-1", f"the checkpoint cannot be read: {error.reason}")
             return None
         self._form(content)
         return content
 
-    def compare(self, content: DecodedCheckpoint, state: State) -> None:
-        """Compare the checkpoint with the state of its version."""
+    def compare(self, state: State) -> None:
+        """Read the checkpoint, and compare it with the state of its version."""
+        comparison = StateComparison(state, lambda message: self.find("check-1", message))
+        content = self.read(comparison)
+        if content is None:
+            return
         own = State()
         own.step(self.checkpoint.version, content.actions)
-        compare_states(own, state, self.checkpoint.mtime_ms, lambda message: self.find("check-1", message))
+        comparison.end(own, self.checkpoint.mtime_ms)
         listed = (one.path for one in content.actions if isinstance(one, Sidecar))
         keys = [*self.checkpoint.keys, *(f"{SIDECARS}/{path.rpartition('/')[2]}" for path in listed)]
         parsed = ParsedCheck(self.store, state, lambda message, key: self.find("check-14", message, key))
         parsed.run(key for key in keys if key.endswith(".parquet"))
 
-    def _parts(self, actions: list[AnyAction], begins: list[int]) -> None:
-        ends = [*begins[1:], len(actions)]
-        stray = scattered([actions[begin:end] for begin, end in zip(begins, ends, strict=True)])
-        if stray is not None:
-            message = f"{stray!r} is in another part than files with the same hash"
+    def _parts(self, parts: PartFiles) -> None:
+        if parts.stray is not None:
+            message = f"{parts.stray!r} is in another part than files with the same hash"
             where = self.checkpoint.keys[0]
             # No reader depends on it.
             self.report.find("check-18", message, version=self.checkpoint.version, file=where, severity="warning")
 
-    def _take(self, key: str, content: DecodedCheckpoint, into: list[AnyAction]) -> None:
-        into += self._json(key) if key.endswith(".json") else self._parquet(key, content)
+    @staticmethod
+    def _take(rows: CheckpointRows, content: DecodedCheckpoint) -> int:
+        content.actions += rows.actions
+        content.marked += rows.marked
+        return rows.count
 
-    def _json(self, key: str) -> Iterator[AnyAction]:
-        with store_errors(f"read {key}"):
-            data = self.store.get(key)
-        for number, line in enumerate(data.split(b"\n"), start=1):
-            action = decode_action(line, key, number) if line.strip() else None
-            if action is not None:
-                yield action
-
-    def _parquet(self, key: str, content: DecodedCheckpoint) -> Iterator[AnyAction]:
-        try:
-            with log_errors(key):
-                parquet = open_parquet(self.store, key)
-                schema = parquet.schema_arrow
-                for name in schema.names:
-                    kind = schema.field(name).type
-                    inner = {kind.field(i).name for i in range(kind.num_fields)}
-                    content.columns.setdefault(name, set()).update(inner)
-                wanted = list(_columns(schema))
-                for batch in parquet.iter_batches(4096, columns=wanted):
-                    for row in batch.to_pylist(maps_as_pydicts="lossy"):
-                        yield from _actions(row, key)
-        except ObjectNotFoundError as error:
-            raise InvalidLogError("the file does not exist any more", file=key) from error
-
-    def _sidecars(self, content: DecodedCheckpoint) -> None:
-        content.inside = sum(isinstance(action, (Add, Remove)) for action in content.actions)
+    def _sidecars(self, content: DecodedCheckpoint, files: FileActions) -> None:
         for action in [one for one in content.actions if isinstance(one, Sidecar)]:
             try:
                 key = sidecar_key(action.path, self.store.uri)
@@ -168,20 +149,18 @@ class CheckpointCheck:
                 self.find(
                     "check-13", f"the sidecar has {size} bytes, and the checkpoint says {action.size_in_bytes}", key
                 )
-            files: list[AnyAction] = []
-            self._take(key, content, files)
-            if not all(isinstance(one, (Add, Remove)) for one in files):
+            rows = CheckpointRows(self.store, key, files).read()
+            if rows.actions:
                 self.find("check-13", "the sidecar holds actions other than add and remove", key)
-            content.outside += len(files)
-            content.actions += files
+            content.outside += self._take(rows, content) + len(rows.actions)
 
     # --- form --------------------------------------------------------------------------------------------------------
 
     def _form(self, content: DecodedCheckpoint) -> None:
         counts = Counter[type](type(action) for action in content.actions)
+        for path in content.marked:
+            self.find("check-9", f"the remove of {path!r} has statistics or tags")
         for action in content.actions:
-            if isinstance(action, Remove) and (action.stats is not None or action.tags):
-                self.find("check-9", f"the remove of {action.path!r} has statistics or tags")
             if isinstance(action, DomainMetadata) and action.removed:
                 self.find("check-1", f"the checkpoint has the removed domain {action.domain!r}")
             if isinstance(action, CheckpointMetadata) and action.version != self.checkpoint.version:
@@ -220,54 +199,6 @@ class CheckpointCheck:
             ):
                 if needs != (listed is not None):
                     self.find("check-10", f"{name} {'is missing' if needs else 'must be absent'}: {protocol}")
-
-
-def _columns(schema: Any) -> Iterator[str]:
-    """The columns to read: the actions, without the parsed structs."""
-    for name in schema.names:
-        if name not in ACTIONS and name != "commitInfo":
-            continue
-        kind = schema.field(name).type
-        names = [kind.field(i).name for i in range(kind.num_fields)]
-        if any(parsed in names for parsed in _PARSED):
-            yield from (f"{name}.{inner}" for inner in names if inner not in _PARSED)
-        else:
-            yield name
-
-
-def _actions(row: dict[str, Any], key: str) -> Iterator[AnyAction]:
-    for name, body in row.items():
-        if body is None:
-            continue
-        known = _without_nulls(body)
-        if not known or (name != "commitInfo" and _EMPTY.get(name, "path") not in known):
-            continue  # some writers store a struct of nulls for an absent action
-        action = decode_action({name: known}, key)
-        if action is not None:
-            yield action
-
-
-# The field of each action without which its struct is empty.
-_EMPTY = {
-    "protocol": "minReaderVersion",
-    "metaData": "id",
-    "txn": "appId",
-    "domainMetadata": "domain",
-    "checkpointMetadata": "version",
-}
-
-
-def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are not null, also those in the vector and the format. Values of maps may be null."""
-    found = {name: value for name, value in body.items() if value is not None}
-    vector = found.get("deletionVector")
-    if isinstance(vector, dict):
-        found["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
-        if not found["deletionVector"]:
-            del found["deletionVector"]
-    if isinstance(found.get("format"), dict):
-        found["format"] = {name: value for name, value in found["format"].items() if value is not None}
-    return found
 
 
 # --- parsed statistics and partition values --------------------------------------------------------------------------
@@ -316,21 +247,22 @@ class ParsedCheck:
             return
         kind = parquet.schema_arrow.field("add").type
         names = {kind.field(i).name for i in range(kind.num_fields)}
-        wanted = [name for name in ("path", "stats_parsed", "partitionValues_parsed") if name in names]
-        for batch in parquet.iter_batches(4096, columns=[f"add.{name}" for name in wanted]):
+        structs = names.intersection(PARSED)
+        if not structs and not self.state.is_on("delta.checkpoint.writeStatsAsStruct"):
+            return
+        for batch in parquet.iter_batches(4096, columns=[f"add.{name}" for name in ("path", *structs)]):
             try:
                 rows = batch.column("add").drop_null().to_pylist(maps_as_pydicts="lossy")
             except (ValueError, OverflowError):
                 continue  # dates outside of the range of Python
+            rows = [row for row in rows if row.get("path") is not None]
+            live = self.state.files.live({same_path(row["path"]) for row in rows})
             for row in rows:
-                if row.get("path") is not None:
-                    self._row(row, names, key)
+                adds = live[same_path(row["path"])]
+                if len(adds) == 1:
+                    self._row(row, adds[0], names, key)
 
-    def _row(self, row: dict[str, Any], names: set[str], key: str) -> None:
-        live = self.state.live_at.get(same_path(row["path"]), set())
-        if len(live) != 1:
-            return
-        add = self.state.files[next(iter(live))]
+    def _row(self, row: dict[str, Any], add: Add, names: set[str], key: str) -> None:
         if row.get("stats_parsed") is not None and add.stats:
             self._stats(row["stats_parsed"], add, key)
         elif "stats_parsed" not in names and add.stats and self.state.is_on("delta.checkpoint.writeStatsAsStruct"):
@@ -422,30 +354,47 @@ def _signed(value: int) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-def scattered(parts: Sequence[Iterable[AnyAction]]) -> str | None:
-    """A file that is in another part than the files with the same hash; None if there is none.
+class PartFiles:
+    """Passes the file actions of a checkpoint on, and looks for a file in another part than those with the same hash.
 
     Spark distributes rows over the parts by a hash. The specification requires this hash of the path, or of path and
     deletion vector: all files with the same remainder of it are in one part (PROTOCOL.md, "Multi-part checkpoint").
 
     Args:
-        parts: the actions of each part.
+        files: takes the actions.
+        parts: the number of parts.
+
+    Attributes:
+        number: the number of the part that is read, from 0.
     """
-    if len(parts) == 1:
-        return None
-    by_path: dict[int, int] = {}
-    by_both: dict[int, int] = {}
-    strays: list[str | None] = [None, None]
-    for number, actions in enumerate(parts):
-        for action in actions:
-            if not isinstance(action, (Add, Remove)):
-                continue
-            path = spark_hash(action.path)
-            vector = action.deletion_vector.unique_id if action.deletion_vector is not None else None
-            both = spark_hash(vector, path) if vector is not None else path
-            for way, (seen, found) in enumerate(((by_path, path), (by_both, both))):
-                if seen.setdefault(found % len(parts), number) != number:
-                    strays[way] = strays[way] or action.path
-        if all(strays):
-            return strays[0]
-    return None
+
+    def __init__(self, files: FileActions, parts: int):
+        self.files, self.parts, self.number = files, parts, 0
+        # By path, and by path and vector: the part of each remainder, and the first file that is in another one.
+        self._part_of: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self._strays: list[str | None] = [None, None]
+
+    def take_adds(self, files: pa.Table) -> None:
+        """Take adds."""
+        self._look(files)
+        self.files.take_adds(files)
+
+    def take_removes(self, files: pa.Table) -> None:
+        """Take removes."""
+        self._look(files)
+        self.files.take_removes(files)
+
+    @property
+    def stray(self) -> str | None:
+        """A file that is in another part than the files with the same hash, by either hash; None if there is none."""
+        return self._strays[0] if all(self._strays) else None
+
+    def _look(self, files: pa.Table) -> None:
+        if self.parts == 1 or all(self._strays):
+            return
+        for path, vector in zip(files["path"].to_pylist(), unique_ids(files).to_pylist(), strict=True):
+            of_path = spark_hash(path)
+            of_both = of_path if vector is None else spark_hash(vector, of_path)
+            for way, (seen, found) in enumerate(zip(self._part_of, (of_path, of_both), strict=True)):
+                if seen.setdefault(found % self.parts, self.number) != self.number:
+                    self._strays[way] = self._strays[way] or path

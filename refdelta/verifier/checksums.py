@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from refdelta.core.log.checksum import DELETED_BINS, VersionChecksum, decode_checksum
 from refdelta.core.log.paths import checksum_key
@@ -16,6 +16,10 @@ from refdelta.errors import DeltaError, InvalidLogError
 from refdelta.verifier.state import metadata_differences, protocol_facts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from refdelta.core.log.checksum import FileSizeHistogram
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
@@ -65,11 +69,11 @@ class ChecksumCheck:
             self.find("crc-2", f"{name} is {said}; the commits give {found}")
 
     def _sums(self, checksum: VersionChecksum) -> None:
-        sums = self.state.sums
-        self._equal("tableSizeBytes", checksum.table_size_bytes, sums.size)
-        self._equal("numFiles", checksum.num_files, sums.files)
-        self._equal("numDeletionVectorsOpt", checksum.num_deletion_vectors, sums.vectors)
-        self._equal("numDeletedRecordsOpt", checksum.num_deleted_records, sums.deleted)
+        files = self.state.files
+        self._equal("tableSizeBytes", checksum.table_size_bytes, files.size)
+        self._equal("numFiles", checksum.num_files, len(files))
+        self._equal("numDeletionVectorsOpt", checksum.num_deletion_vectors, files.vectors)
+        self._equal("numDeletedRecordsOpt", checksum.num_deleted_records, files.deleted)
 
     def _actions(self, checksum: VersionChecksum) -> None:
         protocol, metadata = self.state.protocol, self.state.metadata
@@ -105,25 +109,26 @@ class ChecksumCheck:
         if not bounds or bounds[0] != 0 or not rising or len(lengths) != 1:
             self.find("crc-6", "the histogram of file sizes does not have the specified form")
             return
-        counts, sizes = Counter[int](), Counter[int]()
-        for add in self.state.files.values():
-            place = bisect_right(bounds, max(add.size, 0)) - 1
-            counts[place] += 1
-            sizes[place] += add.size
-        self._equal("fileCounts", histogram.file_counts, [counts[i] for i in range(len(bounds))])
-        self._equal("totalBytes", histogram.total_bytes, [sizes[i] for i in range(len(bounds))])
+        sizes = self.state.files.sizes()
+        places = _places(bounds, np.maximum(sizes, 0))
+        totals = np.zeros(len(bounds), np.int64)
+        np.add.at(totals, places, sizes)
+        self._equal("fileCounts", histogram.file_counts, np.bincount(places, minlength=len(bounds)).tolist())
+        self._equal("totalBytes", histogram.total_bytes, totals.tolist())
 
     def _deleted(self, said: list[int]) -> None:
-        counts = Counter[int]()
-        for add in self.state.files.values():
-            vector = add.deletion_vector
-            counts[bisect_right(DELETED_BINS, 0 if vector is None else vector.cardinality) - 1] += 1
-        self._equal("deletedRecordCounts", said, [counts[i] for i in range(len(DELETED_BINS))])
+        places = _places(DELETED_BINS, self.state.files.deleted_counts())
+        self._equal("deletedRecordCounts", said, np.bincount(places, minlength=len(DELETED_BINS)).tolist())
 
     def _all_files(self, data: bytes) -> None:
         listed = json.loads(data).get("allFiles")
         if isinstance(listed, list):
             said = sorted(str(add.get("path")) for add in listed if isinstance(add, dict))
-            found = sorted(add.path for add in self.state.files.values())
+            found = sorted(path for batch in self.state.files.batches() for path in batch["path"].to_pylist())
             if said != found:
                 self.find("crc-2", f"allFiles lists {len(said)} files, which are not the {len(found)} live files")
+
+
+def _places(bounds: Sequence[int], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of the bin of each value; the first bound is at most the least value."""
+    return np.searchsorted(bounds, values, side="right") - 1

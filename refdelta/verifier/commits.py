@@ -25,6 +25,7 @@ from refdelta.core.log.statistics import parse_stats
 from refdelta.core.pruning.stats import load_stats
 from refdelta.core.rows.deletion_vector import locate, z85_decode
 from refdelta.core.table.in_commit_timestamp import kept
+from refdelta.engine.log.state import key_of
 from refdelta.errors import DeltaError, InvalidLogError, UnsafePathError
 from refdelta.verifier.state import physical_rows, rows_of
 
@@ -208,7 +209,7 @@ class StateBefore:
 
     Attributes:
         live: by path of the commit, the live files with that path.
-        seen: the logical files of the commit that are live, or have a tombstone.
+        seen: the keys of the logical files of the commit that are live, or have a tombstone.
         known_paths: the paths of the commit that an earlier version had.
         protocol: the protocol in force.
         metadata: the metadata in force.
@@ -225,9 +226,9 @@ class StateBefore:
     def __init__(self, state: State, commit: LoggedCommit, file_time: int | None = None):
         self.file_time = file_time
         actions = [line.action for line in commit.lines if isinstance(line.action, (Add, Remove))]
-        self.live: dict[str, list[Add]] = {same_path(action.path): state.live(action.path) for action in actions}
-        self.seen = {key for key in map(file_key, actions) if key in state.tombstones or key in state.files}
-        self.known_paths = self.live.keys() & state.paths.keys()
+        self.live: dict[str, list[Add]] = state.files.live({same_path(action.path) for action in actions})
+        self.seen = {key for key in map(key_of, actions) if key in state.tombstones or key in state.files}
+        self.known_paths = {path for path in self.live if path in state.files.paths}
         self.protocol, self.metadata = state.protocol, state.metadata
         self.appends_only = _appends_only(state)
         self.vectors = state.is_on("delta.enableDeletionVectors")
@@ -309,7 +310,7 @@ class HistoryCheck(CommitFindings):
                     "dv-7", f"{add.path!r} has a deletion vector, and the table does not support deletionVectors", line
                 )
             elif (
-                file_key(add) not in self.before.seen
+                key_of(add) not in self.before.seen
                 and not self.before.vectors
                 and not self.after.is_on("delta.enableDeletionVectors")
             ):

@@ -97,18 +97,19 @@ class DataCheck:
             changes: the versions with change files.
         """
         changes = list(changes)
-        live = {vector.unique_id for vector in (add.deletion_vector for add in self.state.files.values()) if vector}
+        live = self.state.files.vector_ids()
         old = [one for one in vectors if one.vector.unique_id not in live]
         sizes = self._sizes(old, changes)
-        there = [add for add in self.state.files.values() if self._is_there(add, sizes)]
-        self._files(chosen(there, sample))
+        files = self.state.files
+        there = [row for row, path, size in files.named() if self._is_there(path, size, sizes)]
+        self._files(files.actions(chosen(there, sample)))
         for one in chosen([one for one in old if self._is_left(one, sizes)], sample):
             self._vector(one)
         ChangesCheck(self.store, self.report, sizes).run(changes, sample)
 
     def _sizes(self, old: Iterable[OldVector], changes: Iterable[VersionChange]) -> dict[str, int]:
         """The sizes of the files that the log names and that exist, by key."""
-        wanted = {self._key(add.path) for add in self.state.files.values()}
+        wanted = {self._key(path) for _, path, _ in self.state.files.named()}
         wanted |= {self._vector_key(one) for one in old}
         wanted |= {self._key(path) for changed in changes for path in changed.paths()}
         with store_errors("list the table"):
@@ -120,17 +121,17 @@ class DataCheck:
         except InvalidLogError:
             return None  # a finding of the log already, or outside of the table
 
-    def _is_there(self, add: Add, sizes: dict[str, int]) -> bool:
+    def _is_there(self, path: str, logged: int, sizes: dict[str, int]) -> bool:
         self.report.checked["files"] += 1
-        key = self._key(add.path)
+        key = self._key(path)
         if key is None:
             return False
         size = sizes.get(key) if not key.startswith(ELSEWHERE) else self._elsewhere(key)
         if size is None:
             self.find("file-1", "the log names this file, and it does not exist", key)
             return False
-        if size != add.size:
-            self.find("file-1", f"the file has {size} bytes, and the log says {add.size}", key)
+        if size != logged:
+            self.find("file-1", f"the file has {size} bytes, and the log says {logged}", key)
         return True
 
     def _elsewhere(self, key: str) -> int | None:

@@ -13,7 +13,9 @@ from pyroaring import BitMap64
 
 from refdelta.core.log.actions import Add, DomainMetadata
 from refdelta.core.log.paths import same_path
-from refdelta.core.table.types import physical_name
+from refdelta.core.table.types import LONG, physical_name
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.log.statistics import read_statistics
 from refdelta.engine.parquet.dv import kept_rows, to_bitmap
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.verifier.columns import fields
@@ -22,6 +24,8 @@ from refdelta.verifier.state import physical_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from refdelta.core.table.types import StructType
     from refdelta.verifier.commits import StateBefore
@@ -143,9 +147,42 @@ def check_state(state: State, schema: StructType | None, report: Report) -> None
     on = enabled(state)
     if on and suspended(state):
         report.find("track-10", "row tracking is enabled and suspended at once", version=state.version)
+    if _perhaps_wrong(state, on=on):
+        _check_files(state, report, on=on)
+    configuration = (state.metadata.configuration if state.metadata else None) or {}
+    for key in (ID_COLUMN, VERSION_COLUMN) if on else ():
+        name = configuration.get(key)
+        taken = schema is not None and any(name == physical_name(part.field) for part in fields(schema))
+        if not name or taken:
+            what = "is not set" if not name else f"is {name!r}, the name of a column of the table"
+            report.find("track-5", f"{key} {what}", version=state.version)
+
+
+def _perhaps_wrong(state: State, *, on: bool) -> bool:
+    """False if the columns show that :func:`_check_files` finds nothing."""
+    starts: list[NDArray[np.int64]] = []
+    rows: list[NDArray[np.int64]] = []
+    for batch in state.files.batches():
+        base = batch["baseRowId"]
+        if base.null_count or (on and batch["defaultRowCommitVersion"].null_count):
+            return True
+        (known,) = read_statistics(pa.chunked_array([batch["stats"]]), [(("numRecords",), LONG)])[1]
+        if known.null_count:
+            return True
+        starts.append(np.asarray(base))
+        rows.append(np.asarray(known))
+    if not starts:
+        return False
+    first, count = np.concatenate(starts), np.concatenate(rows)
+    order = np.argsort(first, kind="stable")
+    first, count = first[order], count[order]
+    return bool((count <= 0).any() or (first[1:] - first[:-1] < count[:-1]).any())
+
+
+def _check_files(state: State, report: Report, *, on: bool) -> None:
     ranges = RowIdRanges()
-    by_start = sorted(state.files.values(), key=lambda add: add.base_row_id or 0)
-    for add in by_start:
+    adds = [add for batch in state.files.batches() for add in to_adds(pa.Table.from_batches([batch]))]
+    for add in sorted(adds, key=lambda add: add.base_row_id or 0):
         if on and (add.base_row_id is None or add.default_row_commit_version is None):
             message = "row tracking is enabled, and the file has no baseRowId or no defaultRowCommitVersion"
             report.find("track-5", message, version=state.version, file=add.path)
@@ -154,13 +191,6 @@ def check_state(state: State, schema: StructType | None, report: Report) -> None
             if other is not None:
                 message = f"its default row ids from {add.base_row_id} are also those of {other!r}"
                 report.find("track-1", message, version=state.version, file=add.path)
-    configuration = (state.metadata.configuration if state.metadata else None) or {}
-    for key in (ID_COLUMN, VERSION_COLUMN) if on else ():
-        name = configuration.get(key)
-        taken = schema is not None and any(name == physical_name(part.field) for part in fields(schema))
-        if not name or taken:
-            what = "is not set" if not name else f"is {name!r}, the name of a column of the table"
-            report.find("track-5", f"{key} {what}", version=state.version)
 
 
 # --- ids in the files ------------------------------------------------------------------------------------------------

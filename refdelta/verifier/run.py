@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING, runtime_checkable
 from typing import Protocol as Interface
 
-from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol
+from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol, Remove
 from refdelta.core.log.paths import commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.core.table.types import parse_schema
 from refdelta.engine.log.location import open_location, with_others
+from refdelta.engine.log.state import adds_table, removes_table
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.verifier.adds import AddCheck
@@ -25,14 +26,13 @@ from refdelta.verifier.metadata import TableCheck, UsedFeatures, check_clusterin
 from refdelta.verifier.report import Report
 from refdelta.verifier.row_tracking import DOMAIN as ROW_TRACKING
 from refdelta.verifier.row_tracking import TrackingCheck, check_state, high_water_mark
-from refdelta.verifier.state import State, compare_states, physical_rows
+from refdelta.verifier.state import State, StateComparison, physical_rows
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
     from refdelta.verifier.change_files import VersionChange
-    from refdelta.verifier.checkpoints import DecodedCheckpoint
     from refdelta.verifier.log_files import Checkpoint
     from refdelta_storage.base import Store
 
@@ -66,8 +66,9 @@ def verify(
     ids, and the rules of the table for its rows. Deletion vectors and change files of earlier versions that still exist
     are read too; change files are compared with the rows that their version added and removed.
 
-    Files are read concurrently, on remote stores more of them than there are cores. Memory holds the actions of the
-    live and the removed files, a batch of rows for each file that is read, and the ids of rows as bitmaps.
+    Files are read concurrently, on remote stores more of them than there are cores. Memory holds the list of the live
+    files as columns, some 800 bytes for each, a batch of rows for each file that is read, and the ids of rows as
+    bitmaps.
 
     Args:
         uri: the table's folder; or a :class:`~refdelta.DeltaTable`, such as a catalog gives.
@@ -179,10 +180,12 @@ class LogWalk:
         return 0
 
     def _based_on(self, checkpoint: Checkpoint) -> bool:
-        content = self._content(checkpoint)
+        state = State()
+        content = CheckpointCheck(self.store, checkpoint, self.log, self.report).read(state)
         if content is None:
             return False
-        self.state.step(checkpoint.version, content.actions)
+        self.state = state
+        state.step(checkpoint.version, content.actions)
         if self.state.protocol is None or self.state.metadata is None:
             return False
         self.report.checked["checkpoints"] += 1
@@ -193,9 +196,6 @@ class LogWalk:
         AddCheck(self.state, self.report).all_files(checkpoint.keys[0])
         self._compacted_and_checksum()
         return True
-
-    def _content(self, checkpoint: Checkpoint) -> DecodedCheckpoint | None:
-        return CheckpointCheck(self.store, checkpoint, self.log, self.report).read()
 
     def _alone(self, version: int) -> None:
         """Check a commit before the first known state, only by itself."""
@@ -236,7 +236,6 @@ class LogWalk:
         self.report.find("log-2", "the commit is missing, and later versions exist", version=version)
         for base in sorted(v for v in self.log.checkpoints if v >= version):
             for checkpoint in self.log.checkpoints[base]:
-                self.state = State()
                 if self._based_on(checkpoint):
                     return base + 1
         return -1
@@ -258,10 +257,9 @@ class LogWalk:
             self.used.step(commit, before.protocol, state, report)
         HistoryCheck(commit, before, state, report).run()
         TrackingCheck(commit, before, mark, state, report).run()
-        adds = AddCheck(state, report)
+        AddCheck(state, report).of_commit(commit.lines, commit.key)
         for line in commit.lines:
             if isinstance(line.action, Add):
-                adds.run(line.action, commit.key, line.number)
                 self._vector(line.action)
             elif isinstance(line.action, DomainMetadata):
                 check_clustering_domain(state, line.action, commit.key, line.number, report)
@@ -278,10 +276,8 @@ class LogWalk:
 
     def _passed(self) -> None:
         for checkpoint in self.log.checkpoints.get(self.state.version, ()):
-            content = self._content(checkpoint)
             self.report.checked["checkpoints"] += 1
-            if content is not None:
-                CheckpointCheck(self.store, checkpoint, self.log, self.report).compare(content, self.state)
+            CheckpointCheck(self.store, checkpoint, self.log, self.report).compare(self.state)
         self._compacted_and_checksum()
 
     def _compacted_and_checksum(self) -> None:
@@ -309,13 +305,16 @@ class LogWalk:
         for commit in commits:
             if commit is not None:
                 right.step(commit.version, commit.actions)
-        own.step(last, file.actions)
+        own.step(last, [action for action in file.actions if not isinstance(action, (Add, Remove))])
         for kind in ("protocol", "metadata"):
             if (getattr(own, kind) is None) != (getattr(right, kind) is None):
                 self.report.find(
                     "log-8", f"the {kind} action is missing, or is not in the commits", version=last, file=key
                 )
-        compare_states(own, right, None, lambda text: self.report.find("log-8", text, version=last, file=key))
+        comparison = StateComparison(right, lambda text: self.report.find("log-8", text, version=last, file=key))
+        comparison.take_adds(adds_table([action for action in file.actions if isinstance(action, Add)]))
+        comparison.take_removes(removes_table([action for action in file.actions if isinstance(action, Remove)]))
+        comparison.end(own, None)
 
     # --- after the last commit ---------------------------------------------------------------------------------------
 

@@ -2,101 +2,95 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.paths import same_path
-from refdelta.core.log.replay import FileKey, Replay, file_key
+from refdelta.core.log.replay import Replay
 from refdelta.core.pruning.stats import load_stats
 from refdelta.core.table.features import features_of
 from refdelta.core.table.properties import get
+from refdelta.engine.log.state import key_of, keys_of, to_adds
 from refdelta.errors import InvalidLogError
+from refdelta.verifier.file_index import FileIndex, TextMaps, differing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from numpy.typing import NDArray
+
     from refdelta.core.log.actions import AnyAction, Metadata, Protocol
 
 
-@dataclass
-class FileTotals:
-    """Totals over the live files: their number and bytes, their deletion vectors and the rows deleted by these."""
-
-    files: int = 0
-    size: int = 0
-    vectors: int = 0
-    deleted: int = 0
-
-    def take(self, add: Add, sign: int) -> None:
-        """Add a file to the totals (sign 1), or subtract it (sign -1)."""
-        self.files += sign
-        self.size += sign * add.size
-        if add.deletion_vector is not None:
-            self.vectors += sign
-            self.deleted += sign * add.deletion_vector.cardinality
-
-
-class State(Replay):
+class State:
     """A table's state at a version.
 
     Attributes:
         version: the version; -1 before the first.
-        sums: totals over the live files.
-        live_at: path to the keys of the live files with that path; more than one only where the log is invalid.
-        paths: every path of every version so far, to the index in ``schemas`` of the schema with which its file was
-            written.
+        protocol: the newest protocol; None before the first.
+        metadata: the newest metaData; None before the first.
+        txns: application id to its newest ``txn``.
+        domains: domain to its newest ``domainMetadata``, without removed domains.
+        files: the live files.
+        tombstones: the path and the deletion time of each removed file that was not added again, by its key.
         schemas: the schemas of the table, in order. A file keeps the schema of the version that first added it.
         timestamp: the in-commit timestamp of the version; None if it has none, or if it is not known.
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.version = -1
-        self.sums = FileTotals()
-        self.live_at: dict[str, set[FileKey]] = defaultdict(set)
-        self.paths: dict[str, int] = {}
+        self.files = FileIndex()
+        self.tombstones: dict[str, tuple[str, int]] = {}
         self.schemas: list[str] = []
         self.timestamp: int | None = None
+        self.protocol: Protocol | None = None
+        self.metadata: Metadata | None = None
+        self._others = Replay()
+        self.txns, self.domains = self._others.txns, self._others.domains
 
     def step(self, version: int, actions: Iterable[AnyAction]) -> None:
-        """Apply the commit of a version, or a checkpoint from which the state begins."""
+        """Apply the commit of a version, or the actions of a checkpoint whose files were taken before."""
         actions = list(actions)
-        keys = {file_key(action) for action in actions if isinstance(action, (Add, Remove))}
-        for key in keys:
-            self._count(key, -1)
-        self.apply(actions)
-        for key in keys:
-            self._count(key, 1)
+        self._others.apply(action for action in actions if not isinstance(action, (Add, Remove)))
+        self.protocol, self.metadata = self._others.protocol, self._others.metadata
         schema = self.metadata.schema_string if self.metadata is not None else ""
         if not self.schemas or schema != self.schemas[-1]:
             self.schemas.append(schema)
-        for path, _ in keys:
-            self.paths.setdefault(path, len(self.schemas) - 1)
+        number = len(self.schemas) - 1
+        for action in actions:
+            if isinstance(action, Add):
+                self.files.add(action, number)
+                self.tombstones.pop(key_of(action), None)
+            elif isinstance(action, Remove):
+                key = key_of(action)
+                self.files.remove(key)
+                self.files.note(same_path(action.path), number)
+                self.tombstones.pop(key, None)
+                self.tombstones[key] = action.path, action.deletion_timestamp or 0
         self.version = version
 
-    def _count(self, key: FileKey, sign: int) -> None:
-        add = self.files.get(key)
-        if add is None:
-            return
-        self.sums.take(add, sign)
-        if sign > 0:
-            self.live_at[key[0]].add(key)
-            return
-        self.live_at[key[0]].discard(key)
-        if not self.live_at[key[0]]:
-            del self.live_at[key[0]]
+    def take_adds(self, files: pa.Table) -> None:
+        """Take live files of the checkpoint from which the state begins, of ``FILE_SCHEMA``."""
+        self.files.extend(files, 0)
+        if self.tombstones:
+            for key in keys_of(files).to_pylist():
+                self.tombstones.pop(key, None)
 
-    def live(self, path: str) -> list[Add]:
-        """The live files with a path as the log writes it."""
-        return [self.files[key] for key in self.live_at.get(same_path(path), ())]
+    def take_removes(self, files: pa.Table) -> None:
+        """Take tombstones of the checkpoint from which the state begins, of ``TOMBSTONE_SCHEMA``."""
+        for key, removed in tombstones_of(files).items():
+            self.files.remove(key)
+            self.files.note(key.partition("\0")[0], 0)
+            self.tombstones[key] = removed
 
     def schemas_of_files(self) -> list[str]:
         """The schemas under which the live files were written."""
-        return [self.schemas[place] for place in sorted({self.paths[path] for path in self.live_at})]
+        return [self.schemas[place] for place in sorted({self.files.paths[path] for path in self.files.live_paths()})]
 
     def supports(self, feature: str) -> bool:
         """True if the protocol supports a feature."""
@@ -137,32 +131,137 @@ _FILE_FIELDS = (
     "default_row_commit_version",
     "clustering_provider",
 )
+_FILE_COLUMNS = [field.encode_name for field in msgspec.structs.fields(Add) if field.name in _FILE_FIELDS]
 
 
-def compare_states(own: State, right: State, written_ms: int | None, find: Callable[[str], None]) -> None:
-    """Report the differences of two states of one version.
+class StateComparison:
+    """The comparison of a checkpoint, or of a compacted file, with the state that the commits give.
+
+    Its files are taken as columns, some at a time, and not kept.
 
     Args:
-        own: the state to check, of a checkpoint or of a compacted file.
         right: the state that the commits give.
-        written_ms: when the first was written, in milliseconds since 1970: tombstones and transactions that had
-            expired by then may be missing. None if nothing may be missing.
         find: takes the message of a finding.
     """
-    if (
-        own.protocol is not None
-        and right.protocol is not None
-        and protocol_facts(own.protocol) != protocol_facts(right.protocol)
-    ):
-        find(f"its protocol is {own.protocol}; the commits give {right.protocol}")
-    if own.metadata is not None and right.metadata is not None:
-        for name in metadata_differences(own.metadata, right.metadata):
-            find(f"{name} of its metaData differs from the commits")
-    _files(own, right, find)
-    _tombstones(own, right, written_ms, find)
-    retention = right.property("delta.setTransactionRetentionDuration")
-    _named("txn", own.txns, right.txns, find, may_lack=written_ms is not None and retention is not None)
-    _named("domain", own.domains, right.domains, find, may_lack=False)
+
+    def __init__(self, right: State, find: Callable[[str], None]):
+        self.right, self.find = right, find
+        self._seen = ~right.files.mask()
+        # By key: the path of each file that is not live by the commits, and a finding about each that differs.
+        self._strange: dict[str, str] = {}
+        self._wrong: dict[str, str] = {}
+        self._tombstones: dict[str, str] = {}
+
+    def take_adds(self, files: pa.Table) -> None:
+        """Take live files, of ``FILE_SCHEMA``. Of a file that occurs twice, the last one counts."""
+        keys: list[str] = keys_of(files).to_pylist()
+        last = dict(zip(keys, range(len(keys)), strict=True))
+        if len(last) < len(keys):
+            keys, files = list(last), files.take(pa.array(last.values(), pa.int64()))
+        for key in self._tombstones.keys() & keys if self._tombstones else ():
+            del self._tombstones[key]
+        found = list(map(self.right.files.rows.get, keys))
+        if None in found:
+            known = np.array([row is not None for row in found])
+            strange = zip(keys, files["path"].to_pylist(), found, strict=True)
+            self._strange.update((key, path) for key, path, row in strange if row is None)
+            keys = [key for key, row in zip(keys, found, strict=True) if row is not None]
+            files = files.filter(pa.array(known))
+        rows = np.array([row for row in found if row is not None], np.int64)
+        self._seen[rows] = True
+        others = self.right.files.take(rows)
+        for key in self._wrong.keys() & keys if self._wrong else ():
+            del self._wrong[key]
+        suspects = np.flatnonzero(_perhaps_different(files, others))
+        for start in range(0, len(suspects), _AT_ONCE):
+            some = suspects[start : start + _AT_ONCE]
+            numbers = pa.array(some)
+            pairs = zip(some, to_adds(files.take(numbers)), to_adds(others.take(numbers)), strict=True)
+            for at, add, other in pairs:
+                names = add_differences(add, other)
+                if names:
+                    self._wrong[keys[at]] = f"{', '.join(names)} of the file {add.path!r} differ from the commits"
+
+    def take_removes(self, files: pa.Table) -> None:
+        """Take tombstones, of ``TOMBSTONE_SCHEMA``."""
+        for key, (path, _) in tombstones_of(files).items():
+            row = self.right.files.rows.get(key)
+            if row is not None:
+                self._seen[row] = False
+            self._strange.pop(key, None)
+            self._wrong.pop(key, None)
+            self._tombstones[key] = path
+
+    def end(self, own: State, written_ms: int | None) -> None:
+        """Report the differences.
+
+        Args:
+            own: the state of the other actions.
+            written_ms: when the file was written, in milliseconds since 1970: tombstones and transactions that had
+                expired by then may be missing. None if nothing may be missing.
+        """
+        right, find = self.right, self.find
+        if (
+            own.protocol is not None
+            and right.protocol is not None
+            and protocol_facts(own.protocol) != protocol_facts(right.protocol)
+        ):
+            find(f"its protocol is {own.protocol}; the commits give {right.protocol}")
+        if own.metadata is not None and right.metadata is not None:
+            for name in metadata_differences(own.metadata, right.metadata):
+                find(f"{name} of its metaData differs from the commits")
+        self._files()
+        self._removed(written_ms)
+        retention = right.property("delta.setTransactionRetentionDuration")
+        _named("txn", own.txns, right.txns, find, may_lack=written_ms is not None and retention is not None)
+        _named("domain", own.domains, right.domains, find, may_lack=False)
+
+    def _files(self) -> None:
+        missing = np.flatnonzero(~self._seen)
+        for start in range(0, len(missing), _AT_ONCE):
+            for path in self.right.files.take(missing[start : start + _AT_ONCE])["path"].to_pylist():
+                self.find(f"the live file {path!r} is missing")
+        for path in self._strange.values():
+            self.find(f"the file {path!r} is live here, and not live by the commits")
+        for message in self._wrong.values():
+            self.find(message)
+
+    def _removed(self, written_ms: int | None) -> None:
+        tombstones = self.right.tombstones
+        for key, path in self._tombstones.items():
+            if key not in tombstones:
+                self.find(f"the tombstone of {path!r} is not in the commits")
+        retention = self.right.property("delta.deletedFileRetentionDuration")
+        kept_from = None if written_ms is None or not isinstance(retention, int) else written_ms - retention
+        for key in tombstones.keys() - self._tombstones.keys():
+            path, deleted_ms = tombstones[key]
+            if kept_from is None or deleted_ms > kept_from:
+                self.find(f"the tombstone of {path!r} has not expired, and is missing")
+
+
+_AT_ONCE = 4096  # rows that become actions at once
+
+
+def tombstones_of(removes: pa.Table) -> dict[str, tuple[str, int]]:
+    """The path and the deletion time of each remove, by its key."""
+    times = pc.fill_null(removes["deletionTimestamp"], 0).to_pylist()
+    facts = zip(removes["path"].to_pylist(), times, strict=True)
+    return dict(zip(keys_of(removes).to_pylist(), facts, strict=True))
+
+
+def _perhaps_different(own: pa.Table, right: pa.Table) -> NDArray[np.bool_]:
+    """For each row, True if :func:`add_differences` may find a difference of the two adds of one logical file."""
+    found = np.zeros(own.num_rows, bool)
+    for name in _FILE_COLUMNS:
+        found |= differing(own[name], right[name])
+    found |= differing(own["stats"], right["stats"]) & np.asarray(own["stats"].is_valid())
+    for name in ("partitionValues", "tags"):
+        found |= TextMaps.of(own[name]).differing(TextMaps.of(right[name]))
+    vectors = own["deletionVector"], right["deletionVector"]
+    if any(column.null_count < len(column) for column in vectors):
+        for name in ("sizeInBytes", "cardinality"):
+            found |= differing(*(pc.struct_field(column, [name]) for column in vectors))
+    return found
 
 
 def protocol_facts(protocol: Protocol) -> tuple[Any, ...]:
@@ -209,31 +308,6 @@ def _vector(add: Add) -> Any:
 def values(partition_values: Mapping[str, str | None]) -> dict[str, str | None]:
     """Partition values, with the empty string as null (PROTOCOL.md, "Partition Value Serialization")."""
     return {name: value or None for name, value in partition_values.items()}
-
-
-def _files(own: State, right: State, find: Callable[[str], None]) -> None:
-    for key in right.files.keys() - own.files.keys():
-        find(f"the live file {right.files[key].path!r} is missing")
-    for key, add in own.files.items():
-        other = right.files.get(key)
-        if other is None:
-            find(f"the file {add.path!r} is live here, and not live by the commits")
-            continue
-        names = add_differences(add, other) if add is not other else []
-        if names:
-            find(f"{', '.join(names)} of the file {add.path!r} differ from the commits")
-
-
-def _tombstones(own: State, right: State, written_ms: int | None, find: Callable[[str], None]) -> None:
-    for key, remove in own.tombstones.items():
-        if key not in right.tombstones:
-            find(f"the tombstone of {remove.path!r} is not in the commits")
-    retention = right.property("delta.deletedFileRetentionDuration")
-    kept_from = None if written_ms is None or not isinstance(retention, int) else written_ms - retention
-    for key in right.tombstones.keys() - own.tombstones.keys():
-        remove = right.tombstones[key]
-        if kept_from is None or (remove.deletion_timestamp or 0) > kept_from:
-            find(f"the tombstone of {remove.path!r} has not expired, and is missing")
 
 
 def _named(
