@@ -19,6 +19,7 @@ from refdelta.core.log.codec import decode_commit, decode_line
 from refdelta.engine.arrow.arrays import array_of, check_values
 from refdelta.engine.log.state import FILE_SCHEMA
 from refdelta.engine.scan.chunking import at_most
+from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import InvalidLogError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
@@ -104,13 +105,16 @@ def decode_to_columns(keys: Sequence[str], contents: Sequence[bytes]) -> tuple[l
         others.append(before)
         lines += [memoryview(data)[at:], memoryview(b"" if data.endswith(b"\n") else b"\n")]
     try:
-        batches = [rows for some in at_most(lines, len, _BLOCK) for rows in _adds(b"".join(some))]
+        # Arrow's parser releases the interpreter's lock.
+        parts = ThreadExecutor().map(_adds, list(at_most(lines, len, _BLOCK)))
+        batches = [rows for part in parts for rows in part]
     except (InvalidLogError, ValueError, NotImplementedError):  # pyarrow's errors are subclasses of the last two
         return None
     return others, pa.Table.from_batches(batches, FILE_SCHEMA)
 
 
-def _adds(lines: bytes) -> list[pa.RecordBatch]:
+def _adds(parts: Sequence[memoryview]) -> list[pa.RecordBatch]:
+    lines = b"".join(parts)
     first = decode_line(lines[: lines.find(b"\n")], "")
     table = _parsed(lines, list(first.partition_values) if isinstance(first, Add) else [])
     if not _one_a_line(lines, table.num_rows):

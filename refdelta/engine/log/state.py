@@ -79,7 +79,9 @@ STATS_PARSED = "stats_parsed"
 _CHUNKS, _CHUNK_ROWS = 16, 8192
 # At most so many added files are kept as actions beside the table, since actions are larger than rows.
 _BESIDE = 4096
-# The same, where the next added files have to be compared with each of them.
+# So many bytes are searched by numpy.
+_LONG_TEXT = 4096
+# The same as _BESIDE, where the next added files have to be compared with each of them.
 _COMPARED_BESIDE = 64
 # Up to so many files, the keys of a list that is compared again and again are held as a set.
 _KEYS_HELD = 100_000
@@ -238,11 +240,20 @@ def _perhaps_odd(paths: pa.ChunkedArray) -> bool:
     """Whether :data:`ODD_PATH` may match a path: a search for the characters without which it cannot, in all paths at
     once, which takes a tenth of the time.
     """
-    texts = map(text_of, paths.chunks)
-    marks = (b"%", b":", b"//", b"./")
-    if any(mark in text for text in texts for mark in marks):
+    if any(map(_has_odd_mark, map(text_of, paths.chunks))):
         return True
     return bool(pc.any(pc.starts_with(paths, "/")).as_py())
+
+
+def _has_odd_mark(text: bytes) -> bool:
+    """Whether a string has "%", ":", "//" or "./". A search for two characters in a long text is slow."""
+    if b"%" in text or b":" in text:
+        return True
+    if len(text) < _LONG_TEXT:
+        return b"//" in text or b"./" in text
+    letters = np.frombuffer(text, np.uint8)
+    before = letters[np.flatnonzero(letters[1:] == ord("/"))]
+    return bool(((before == ord("/")) | (before == ord("."))).any())
 
 
 def unique_ids(files: pa.Table) -> pa.ChunkedArray:
@@ -443,7 +454,9 @@ class LiveFiles:
             return self
         adds = [file for file in files if isinstance(file, Add) and file.deletion_vector is None]
         compared = [add for add in adds if add.path not in new]
-        keys = self._held_keys() if compared and len(adds) == len(files) else self._keys
+        # The first comparison is by columns, since a handle that is opened once makes no other.
+        again = self._keyed is not None and compared and len(adds) == len(files)
+        keys = self._held_keys() if again else self._keys
         most = _COMPARED_BESIDE if compared and keys is None else _BESIDE
         only_adds = len(adds) == len(files) and len(added) + len(adds) <= most
         if not only_adds or (compared and self._has_any(table, added, compared, keys)):
@@ -462,7 +475,7 @@ class LiveFiles:
         if self._keys is None:
             table, added = self._parts
             if table.num_rows + len(added) <= _KEYS_HELD:
-                self._keys = {*keys_of(table).to_pylist(), *map(key_of, added)}
+                self._keys = {*self._keys_of(table).to_pylist(), *map(key_of, added)}
         elif len(self._keys) > _KEYS_HELD:
             self._keys = None
         return self._keys
@@ -490,7 +503,10 @@ class LiveFiles:
             return not keys.isdisjoint(held)
         if not keys.isdisjoint(map(key_of, added)):
             return True
+        return has_any(self._keys_of(table), keys)
+
+    def _keys_of(self, table: pa.Table) -> pa.ChunkedArray:
         keyed = self._keyed
         if keyed is None or keyed[0] is not table:
             keyed = self._keyed = table, keys_of(table)
-        return has_any(keyed[1], keys)
+        return keyed[1]

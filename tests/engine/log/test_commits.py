@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from handmade import PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
 from refdelta.core.log.actions import Add
 from refdelta.core.log.codec import decode_commit
+from refdelta.engine.log import commits as commits_module
 from refdelta.engine.log import snapshot
 from refdelta.engine.log.commits import decode_to_columns
 from refdelta.engine.log.state import adds_table
@@ -162,3 +164,12 @@ def test_a_log_is_the_same_either_way(monkeypatch, behind_a_checkpoint, at_once)
     assert found.commit_info == wanted.commit_info
     assert json.loads(found.metadata.schema_string) == struct(field("x", "long"))
     assert pa.compute.count_distinct(found.files["path"]).as_py() == found.num_files
+
+
+def test_parts_of_long_commits_are_parsed_at_the_same_time(monkeypatch):
+    """Each of two parts waits for the other; their files stay in order."""
+    together, parse = threading.Barrier(2, timeout=60), commits_module._adds
+    monkeypatch.setattr(commits_module, "_adds", lambda part: (together.wait(), parse(part))[1])
+    contents = [lines(*(add(f"{commit}-{file}") for file in range(20))) for commit in range(2)]
+    monkeypatch.setattr(commits_module, "_BLOCK", max(map(len, contents)) + 1)
+    as_codec(contents)

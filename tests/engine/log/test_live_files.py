@@ -103,6 +103,15 @@ def test_other_files_are_compared_with_keys_that_are_collected_once(monkeypatch)
     assert again.lineage is not files.lineage
 
 
+def test_a_handle_that_compares_once_holds_no_keys():
+    files = LiveFiles(reconcile(FILE_SCHEMA.empty_table(), [[added(f"f{number}") for number in range(10)]]))
+    once = files.after([[added("g")]])
+    assert once._keys is None
+    assert once.table.num_rows == 11
+    twice = once.after([[added("h")]])
+    assert twice._keys == {f"f{number}" for number in range(10)} | {"g", "h"}
+
+
 @pytest.mark.parametrize("last", ["removed", "again", "same commit twice"])
 def test_a_list_continues_another_one_if_no_row_is_gone(last):
     files = LiveFiles(reconcile(FILE_SCHEMA.empty_table(), [[added("a"), added("b")]]))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
+from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import Replay, file_key
+from refdelta.engine.log import state
 from refdelta.engine.log.state import (
     FILE_SCHEMA,
     STATS_PARSED,
     TOMBSTONE_SCHEMA,
     adds_table,
+    keys_of,
     reconcile,
     reconcile_tombstones,
     removes_table,
@@ -100,6 +104,14 @@ def test_struct_statistics_of_a_checkpoint_stay_beside_new_files():
     assert files.column("path").to_pylist() == ["b", "c"]
     assert files.column(STATS_PARSED).to_pylist() == [{"numRecords": 6}, None]
     assert [add.path for add in to_adds(files)] == ["b", "c"]
+
+
+@given(st.lists(st.text("ab/.%:", min_size=1, max_size=4), min_size=1), st.sampled_from([0, 10**6]))
+def test_paths_are_normalized_in_columns_as_one_by_one(paths, long_text):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(state, "_LONG_TEXT", long_text)
+        files = [Add(path=path, partition_values={}, size=0, modification_time=0, data_change=True) for path in paths]
+        assert keys_of(adds_table(files)).to_pylist() == list(map(same_path, paths))
 
 
 def test_one_path_in_two_spellings_is_one_file():
