@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.core.log.actions import Sidecar
-    from refdelta.core.log.segment import CheckpointFiles, LogSegment
+    from refdelta.core.log.segment import CheckpointFiles, LogFile, LogSegment
     from refdelta_storage.base import Store
 
 log = logging.getLogger("refdelta")
@@ -312,17 +312,17 @@ class Snapshot:
         if not commits:
             return self._known_by(segment)
         try:
-            actions = read_commits(self.store, commits)
+            replayed = _replay(self.store, self.live, commits)
         except ObjectNotFoundError:
             return load_snapshot(self.store)
-        return self._followed_by(segment, actions)
+        return self._followed_by(segment, replayed)
 
-    def _followed_by(self, segment: LogSegment, commits: list[list[AnyAction]], new: Collection[str] = ()) -> Snapshot:
+    def _followed_by(self, segment: LogSegment, replayed: _Replayed) -> Snapshot:
         newest = self.newest_checkpoint.files
         segment = segment if newest is None else segment.from_checkpoint(newest)
-        quiet = segment.version if _removes(commits) else self.no_removes_since
-        live = self.live.after(commits, new)
-        later = _fold(self.store, segment, _small_actions(self), live, commits, quiet, self.newest_checkpoint)
+        quiet = segment.version if replayed.removes else self.no_removes_since
+        base = [*_small_actions(self), *replayed.others]
+        later = _fold(self.store, segment, base, replayed.live, replayed.last, quiet, self.newest_checkpoint)
         if later.metadata is self.metadata and later.protocol is self.protocol:
             known = vars(self)
             vars(later).update((name, known[name]) for name in _OF_METADATA if name in known)
@@ -400,7 +400,8 @@ def follow(store: Store, before: Snapshot | None, log: Sequence[bytes], *, new: 
     segment = (before.segment if before else NO_LOG).with_our_commits(map(len, log))
     actions = [decode_commit(data, commit_key(v)) for v, data in enumerate(log, segment.version - len(log) + 1)]
     if before is not None:
-        return before._followed_by(segment, actions, new)  # noqa: SLF001 - of this module
+        replayed = _Replayed(before.live.after(actions, new), [], actions, _removes(actions))
+        return before._followed_by(segment, replayed)  # noqa: SLF001 - of this module
     quiet = segment.version if _removes(actions) else -1
     return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).after(actions), actions, quiet)
 
@@ -485,23 +486,48 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
         except InvalidLogError as error:
             raise _UnusableCheckpointError(segment.checkpoint, error) from error
         base, files, sidecars = content.actions, content.files, content.sidecars
-    adds: list[pa.Table] = []
-    live, last = LiveFiles(files), list[list[AnyAction]]()
-    newest = NewestCheckpoint()
+    live, newest = LiveFiles(files), NewestCheckpoint()
     if sidecars and segment.checkpoint is not None:
         newest.layout = Layout(segment.checkpoint.files[0].key, live.lineage, sidecars)
+    replayed = _replay(store, live, segment.commits)
+    oldest = -1 if segment.checkpoint is None else segment.checkpoint.version
+    quiet = segment.version if replayed.removes else oldest
+    return _fold(store, segment, [*base, *replayed.others], replayed.live, replayed.last, quiet, newest)
+
+
+@dataclass(frozen=True)
+class _Replayed:
+    """The changes by some commits.
+
+    Attributes:
+        live: the live files after them.
+        others: the actions of the earlier commits, without files and commitInfo.
+        last: the actions of each of the last commits.
+        removes: whether one of them has a ``remove``.
+    """
+
+    live: LiveFiles
+    others: list[AnyAction]
+    last: list[list[AnyAction]]
+    removes: bool
+
+
+def _replay(store: Store, live: LiveFiles, commits: Sequence[LogFile]) -> _Replayed:
+    """Read commits, some at a time, so that the actions of few of them are in memory."""
+    others: list[AnyAction] = []
+    adds: list[pa.Table] = []
+    last: list[list[AnyAction]] = []
     removes = False
-    for some in at_most(segment.commits, lambda file: file.size, _READ_BYTES):
+    for some in at_most(commits, lambda file: file.size, _READ_BYTES):
         live = live.after(last)
-        base += [action for commit in last for action in commit if not isinstance(action, (Add, Remove))]
+        others += [one for commit in last for one in commit if not isinstance(one, (Add, Remove, CommitInfo))]
         last = []  # frees the memory before the next chunk is read
         last, table = decode_commits([file.key for file in some], commit_contents(store, some))
         removes = removes or _removes(last)
         adds += [] if table is None else [table]
         if table is None or sum(map(len, adds)) > max(_MANY_FILES, len(live.table) // 4):
             live, adds = live.after_adds(adds), []
-    quiet = segment.version if removes else -1 if segment.checkpoint is None else segment.checkpoint.version
-    return _fold(store, segment, base, live.after_adds(adds).after(last), last, quiet, newest)
+    return _Replayed(live.after_adds(adds).after(last), others, last, removes)
 
 
 def _tombstones(store: Store, segment: LogSegment) -> pa.Table:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from handmade import MAPPED, PROTOCOL, Handmade, add, field, lines, metadata, remove, struct
 from refdelta.core.log.segment import parse_last_checkpoint
+from refdelta.engine.log import snapshot as snapshots
 from refdelta.engine.log.checkpoint_write import write_checkpoint
 from refdelta.engine.log.snapshot import follow, load_snapshot
 from refdelta.engine.log.timestamps import version_at
@@ -530,3 +531,31 @@ def test_a_table_that_gets_its_schema_later(unset):
     table.commit(add("a"))
     assert load_snapshot(table.store).schema.names == ["x", "P"]
     assert load_snapshot(table.store, version=0).schema.names == []
+
+
+def test_a_handle_follows_many_commits_in_parts(monkeypatch):
+    """The actions of a part are gone before the next one is read; those that are not of files count to the end."""
+    made = Handmade(struct(field("n", "long")))
+    made.commit(add("first"))
+    before = load_snapshot(made.store)
+    made.commit(metadata(struct(field("n", "long"), field("m", "long"))), {"commitInfo": {"operation": "ALTER"}})
+    made.commit({"txn": {"appId": "app", "version": 7}}, add("a"))
+    made.commit(remove("first"))
+    for number in range(10):
+        made.commit({"commitInfo": {"operation": "WRITE", "n": number}}, add(f"f{number}"))
+    parts, read = [], snapshots.commit_contents
+    monkeypatch.setattr(
+        snapshots, "commit_contents", lambda store, files: parts.append(len(files)) or read(store, files)
+    )
+    monkeypatch.setattr(snapshots, "_READ_BYTES", 500)
+    later = before.advance()
+    assert sum(parts) == 13
+    assert max(parts) < 7
+    monkeypatch.undo()
+    fresh = load_snapshot(made.store)
+    assert later.files.combine_chunks().equals(fresh.files.combine_chunks())
+    assert (later.version, later.metadata, later.txns) == (fresh.version, fresh.metadata, fresh.txns)
+    assert later.txns["app"].version == 7
+    assert later.commit_info == fresh.commit_info
+    assert later.commit_info.fields["n"] == 9
+    assert later.no_removes_since == fresh.no_removes_since == later.version
