@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     _Live = Callable[[int, int], pa.BooleanArray | None]  # a mask of the live rows of a range; None if all are
 
 # Rows of a batch: many enough to make the overhead of a batch negligible, few enough for some megabytes.
-BATCH_ROWS = 64 * 1024
-# Row groups are searched together until they have so many rows.
-_SEARCHED_ROWS = BATCH_ROWS
+BATCH_ROWS = 128 * 1024
+# Row groups are searched together until they have so many rows. Most are searched alone, since the other columns of a
+# run of row groups are decoded up to the last row that meets the filter.
+_SEARCHED_ROWS = 64 * 1024
 # The column of positions. No column of a table has a line break in its name.
 POSITION = pa.field("position\n", pa.uint64(), nullable=False)
 _MOST_LAYOUTS = 64
