@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -134,34 +135,47 @@ class FileReader:
     Args:
         store: the table's folder.
         plan: how each file is read.
-        by_column: whether the columns of a file are decoded in parallel. That costs some work, and helps only if
-            fewer files are read at once than there are cores.
     """
 
-    def __init__(self, store: Store, plan: ReadPlan, *, by_column: bool = True):
-        self._store, self._plan, self._by_column = store, plan, by_column
+    def __init__(self, store: Store, plan: ReadPlan):
+        self._store, self._plan = store, plan
         self._layouts: dict[FooterForm, _Layout] = {}
-        # Of files of which a part was opened, and not yet the last one: the footer, and the result of its check.
-        self._footers: dict[str, tuple[Any, Any]] = {}
+        self._footers: dict[str, _SharedFooter] = {}
 
     @contextmanager
-    def open(self, file: ScanFile) -> Iterator[OpenFile]:
-        """Open a file and its deletion vector. Errors as for :meth:`read`."""
+    def open(self, file: ScanFile, *, by_column: bool = True) -> Iterator[OpenFile]:
+        """Open a file and its deletion vector. Arguments and errors as for :meth:`read`."""
         deleted = deleted_rows(self._store, file)
         if file.only is not None:
             file = replace(file, rows=load_deletion_vector(self._store, file.only) - deleted)
-        known = self._footers.get(file.key)
-        options = {} if known is None else {"metadata": known[0]}
-        with data_errors(file.key), _opened(self._store, file, **options) as parquet:
-            if known is not None:
-                parquet.examined = known[1]
-            self._keep_footer(file, parquet)
-            parquet.use_threads = self._by_column
-            columns = _Columns(self._layout(parquet), parquet, file)
-            yield OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, deleted))
+        with data_errors(file.key), ExitStack() as opened:
+            if file.part is None:
+                parquet = opened.enter_context(_opened(self._store, file))
+                layout = self._layout(parquet)
+                groups = _searched_groups(parquet, layout)
+            else:
+                shared = self._shared(file)
+                with shared.lock:
+                    options = {} if shared.metadata is None else {"metadata": shared.metadata}
+                    parquet = opened.enter_context(_opened(self._store, file, **options))
+                    if shared.metadata is not None:
+                        parquet.examined = shared.examined
+                    layout = self._layout(parquet)
+                    if shared.metadata is None:
+                        shared.groups = _searched_groups(parquet, layout)
+                        shared.metadata, shared.examined = parquet.metadata, parquet.examined
+                groups = _groups_in(file.part, parquet.footer, shared.groups)
+            parquet.use_threads = by_column
+            columns = _Columns(layout, parquet, file)
+            yield OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, groups, deleted))
 
-    def read(self, file: ScanFile) -> Iterator[pa.RecordBatch]:
+    def read(self, file: ScanFile, *, by_column: bool = True) -> Iterator[pa.RecordBatch]:
         """The rows of a file that are not deleted and meet the filter.
+
+        Args:
+            file: the file.
+            by_column: whether its columns are decoded in parallel. That costs some work, and helps only if fewer files
+                are read at once than there are cores.
 
         Returns:
             Batches of the plan's schema, in the order of the file; none of them is empty.
@@ -170,16 +184,14 @@ class FileReader:
             DataFileNotFoundError: the file or its deletion vector does not exist.
             DataFileError: the file is not Parquet, is damaged, or has columns whose types do not fit the table's.
         """
-        with self.open(file) as opened:
+        with self.open(file, by_column=by_column) as opened:
             yield from opened.batches
 
-    def _keep_footer(self, file: ScanFile, parquet: BoundedParquetFile) -> None:
-        if file.part is None:
-            return
-        if file.part[1] < sys.maxsize:
-            self._footers[file.key] = parquet.metadata, parquet.examined
-        else:
-            self._footers.pop(file.key, None)
+    def _shared(self, file: ScanFile) -> _SharedFooter:
+        """The footer of a file of which parts are read; the last one frees it."""
+        if file.part is not None and file.part[1] < sys.maxsize:
+            return self._footers.setdefault(file.key, _SharedFooter())
+        return self._footers.pop(file.key, None) or _SharedFooter()
 
     def _layout(self, parquet: BoundedParquetFile) -> _Layout:
         form = parquet.form
@@ -189,6 +201,23 @@ class FileReader:
             if form is not None and len(self._layouts) < _MOST_LAYOUTS:
                 self._layouts[form] = layout
         return layout
+
+
+class _SharedFooter:
+    """The footer of a file of which several parts are read.
+
+    Attributes:
+        lock: held by the thread that opens a part: the first one fills in the rest.
+        metadata: the footer; None if no part was opened.
+        examined: the result of its check.
+        groups: the row groups that the filter leaves; None for all.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.metadata: Any = None
+        self.examined: Any = None
+        self.groups: list[int] | None = None
 
 
 def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> AbstractContextManager[OpenFile]:
@@ -229,12 +258,9 @@ def _opened(store: Store, file: ScanFile, *, footer_only: bool = False, **option
 
 
 def _rows(
-    parquet: BoundedParquetFile, columns: _Columns, file: ScanFile, deleted: BitMap64
+    parquet: BoundedParquetFile, columns: _Columns, file: ScanFile, groups: list[int] | None, deleted: BitMap64
 ) -> Iterator[pa.RecordBatch]:
     row_filter = columns.layout.plan.row_filter
-    groups = None if file.part is None else _groups_in(file.part, parquet.footer)
-    if row_filter is not None:
-        groups = groups_to_read(parquet, row_filter, columns.layout.stored, columns.layout.plan.read, groups)
     if file.rows is not None:
         groups = _groups_with(file.rows, parquet.metadata, groups)
     live = partial(live_mask, deleted=deleted, wanted=file.rows)
@@ -389,10 +415,17 @@ def _search_runs(groups: list[int] | None, footer: Any) -> Iterator[tuple[int, l
             first += sum(map(sizes.__getitem__, part))
 
 
-def _groups_in(part: tuple[int, int], footer: Any) -> list[int]:
-    """The row groups that begin in a part of the file."""
+def _searched_groups(parquet: BoundedParquetFile, layout: _Layout) -> list[int] | None:
+    """The row groups that the filter leaves; None for all."""
+    plan = layout.plan
+    return None if plan.row_filter is None else groups_to_read(parquet, plan.row_filter, layout.stored, plan.read)
+
+
+def _groups_in(part: tuple[int, int], footer: Any, groups: list[int] | None) -> list[int]:
+    """The row groups among ``groups``, all if None, that begin in a part of the file."""
     first, last = part
-    return [group for group in range(footer.num_row_groups) if first <= _first_byte(footer.row_group(group)) < last]
+    among = range(footer.num_row_groups) if groups is None else groups
+    return [group for group in among if first <= _first_byte(footer.row_group(group)) < last]
 
 
 def _first_byte(group: Any) -> int:
@@ -615,7 +648,6 @@ def groups_to_read(
     row_filter: RowFilter,
     columns: Mapping[str, tuple[StructField, ColumnSource]],
     fields: tuple[StructField, ...],
-    among: list[int] | None = None,
 ) -> list[int]:
     """The row groups that may hold a row that meets a filter, by the statistics in the footer.
 
@@ -624,16 +656,15 @@ def groups_to_read(
         row_filter: the filter.
         columns: the table's columns that are stored in the file, by logical name, each with its source.
         fields: these and the partition columns; they include all columns of the filter.
-        among: the row groups to choose from, ascending; None for all.
 
     Returns:
-        The numbers of the row groups, ascending; all of ``among`` if nothing is known.
+        The numbers of the row groups, ascending; all if nothing is known.
 
     Raises:
         ValueError: the file's footer contradicts itself.
     """
     footer = parquet.footer
-    everything = list(range(footer.num_row_groups)) if among is None else among
+    everything = list(range(footer.num_row_groups))
     places = {name: leaf for name, leaf in _leaves(footer).items() if leaf not in parquet.without_bounds}
     usable = [
         (item, source, places[source.name])

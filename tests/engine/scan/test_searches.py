@@ -21,6 +21,7 @@ from refdelta.engine.parquet import files, limits
 from refdelta.engine.scan import reader
 from refdelta.engine.scan import scan as scans
 from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.scan.positions import read_rows
 from refdelta.engine.scan.reader import FileReader
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import DataFileError
@@ -168,6 +169,43 @@ def test_a_file_in_parts_gives_each_row_once_and_in_order(tmp_path, monkeypatch,
     live = [x for x in range(COUNT) if x not in (1, 150)]
     assert [row["x"] for row in rows(table)] == live * 3
     assert [row["x"] for row in rows(table, ["x"], "s = 'text 3'")] == [x for x in live if x % 5 == 3 and x % 11] * 3
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_row_groups_of_a_file_in_parts_are_chosen_once(tmp_path, monkeypatch, workers):
+    table = Handmade(COLUMNS, store=LocalStore(tmp_path))
+    for number in range(3):
+        made = table.data(f"f{number}", content(), parquet={"row_group_size": 10})
+        table.commit(made)
+    monkeypatch.setattr(scans, "_PART_BYTES", made["add"]["size"] // 5)
+    chosen, choose = [], reader.groups_to_read
+    monkeypatch.setattr(reader, "groups_to_read", lambda *arguments: chosen.append(1) or choose(*arguments))
+    planned = scan(table, ["x"], "x between 35 and 150", executor=ThreadExecutor(workers))
+    assert planned.to_table()["x"].to_pylist() == list(range(35, 151)) * 3
+    if workers == 1:  # otherwise the last part of a file may be opened before another one
+        assert len(chosen) == 3
+
+
+@pytest.mark.parametrize(("workers", "alone"), [(2, 5), (3, 4), (4, 0)])
+def test_columns_are_decoded_in_parallel_when_threads_become_idle(monkeypatch, workers, alone):
+    monkeypatch.setattr(scans, "SMALL_BYTES", 0)
+    table = Handmade(COLUMNS)
+    for number in range(7):
+        table.commit(table.data(f"f{number}", content()))
+    parallel, read = {}, FileReader.read
+
+    def recorded(self, file, *, by_column):
+        parallel[file.key] = by_column
+        return read(self, file, by_column=by_column)
+
+    monkeypatch.setattr(FileReader, "read", recorded)
+    planned = scan(table, executor=ThreadExecutor(workers))
+    expected = {file.key: index >= alone for index, file in enumerate(scan_files(planned))}
+    assert planned.to_table().num_rows == 7 * COUNT
+    assert parallel == expected
+    parallel.clear()
+    assert sum(batch.num_rows for batch in read_rows(planned, [None] * 7)) == 7 * COUNT
+    assert parallel == expected
 
 
 # --- small files, and files of one form --------------------------------------------------------------------------
