@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import numpy as np
@@ -87,12 +88,13 @@ class BoundFilter:
     predicate: Any
     derived: Any = None
 
-    @property
+    # A walk through the predicate, which a scan would ask for many times for each file.
+    @cached_property
     def columns(self) -> frozenset[str]:
         """See :class:`RowFilter`."""
         return frozenset(path[0] for path in predicate_columns(self.predicate))
 
-    @property
+    @cached_property
     def can_fail(self) -> bool:
         """See :class:`RowFilter`."""
         return can_fail(self.predicate)
