@@ -46,6 +46,30 @@ def plain(rows: pa.RecordBatch) -> pa.RecordBatch:
     return as_schema(rows.columns, pa.schema(fields))
 
 
+def decoded(column: pa.DictionaryArray) -> pa.StringArray:
+    """The strings of a valid dictionary column. Together they have less than 2 GiB.
+
+    Strings of one length, such as codes, are copied as values of that width, in a third of the time.
+    """
+    dictionary, indices = column.dictionary, column.indices
+    width = 0 if dictionary.null_count or indices.null_count else _common_length(dictionary)
+    if not width:
+        return column.dictionary_decode()
+    _, offsets, data = dictionary.buffers()
+    first = memoryview(offsets).cast("i")[dictionary.offset]
+    entries = pa.Array.from_buffers(pa.binary(width), len(dictionary), [None, data.slice(first)])
+    ends = np.arange(0, (len(column) + 1) * width, width, np.int32)
+    values = entries.take(indices).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(column), [None, pa.py_buffer(ends), values])
+
+
+def _common_length(texts: pa.StringArray) -> int:
+    """The number of bytes of each string; 0 if that differs, or if there are none."""
+    lengths = pc.min_max(pc.binary_length(texts))
+    shortest, longest = lengths["min"].as_py(), lengths["max"].as_py()
+    return longest if longest and shortest == longest else 0
+
+
 def text_size(rows: pa.RecordBatch) -> int:
     """An upper bound of the memory of rows when their dictionaries are decoded, in bytes."""
     size: int = rows.nbytes

@@ -21,6 +21,7 @@ from refdelta.engine.arrow.arrays import check_decimals, check_texts, check_valu
 from refdelta.engine.arrow.schema import arrow_field
 from refdelta.engine.log.state import STATS_PARSED
 from refdelta.engine.parquet.columns import ColumnSource, plan_columns
+from refdelta.engine.parquet.dictionaries import decoded
 from refdelta.engine.parquet.dv import VectorLoader, live_mask, load_deletion_vector
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.engine.parquet.legacy_calendar import legacy_calendar
@@ -540,7 +541,7 @@ class _Columns:
         self._columns: list[ColumnSource | _Constant] = [
             _Constant(file.partition_values[item.name])
             if item.name not in layout.stored
-            else replace(layout.stored[item.name][1], convert=lambda array: array.dictionary_decode())
+            else replace(layout.stored[item.name][1], convert=decoded)
             if item.name in kept and item.name not in encoded
             else layout.stored[item.name][1]
             for item in plan.read

@@ -12,7 +12,7 @@ import pytest
 from refdelta import DeltaTable, write_deltalake
 from refdelta.engine.arrow.arrays import check_texts
 from refdelta.engine.parquet import limits
-from refdelta.engine.parquet.dictionaries import dictionary_columns, joined, plain, text_size
+from refdelta.engine.parquet.dictionaries import decoded, dictionary_columns, joined, plain, text_size
 from refdelta.engine.parquet.limits import BoundedParquetFile
 
 ROWS = 300_000
@@ -34,6 +34,26 @@ def written(path, **options):
         "pair.few": pa.array(["x"] * ROWS),
     }
     pq.write_table(pa.table(columns), path, row_group_size=100_000, store_schema=False, **options)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["A", "N", "R"], ["äb", "cde", "f\0g"], ["one", "three"], [""], ["", "a"], ["x" * 40, "y" * 40], [None, "a"], []],
+    ids=repr,
+)
+@pytest.mark.parametrize("nulls", [False, True])
+def test_decoded_texts_are_those_of_arrow(texts, nulls):
+    for first in range(min(2, len(texts) + 1)):
+        dictionary = pa.array(texts, pa.string()).slice(first)
+        places = [place % len(dictionary) for place in (0, 1, 1, 2, 0, 5, 2)] if len(dictionary) else []
+        indices = pa.array([None if nulls and place == 1 else place for place in places], pa.int32())
+        column = pa.DictionaryArray.from_arrays(indices, dictionary)
+        for part in (column, column.slice(2), column.slice(1, 3), column.slice(0, 0)):
+            found = decoded(part)
+            found.validate(full=True)
+            assert found.type == pa.string()
+            assert found.equals(part.dictionary_decode())
+            assert found.nbytes <= part.dictionary_decode().nbytes
 
 
 def test_texts_are_kept_as_places_where_the_file_has_them_so(tmp_path):
