@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.engine.arrow.arrays import array_of, filter_rows, nested_array, take_rows, text_of
+from refdelta.engine.arrow import arrays
+from refdelta.engine.arrow.arrays import (
+    array_of,
+    check_decimals,
+    check_values,
+    filter_rows,
+    nested_array,
+    take_rows,
+    text_of,
+)
 from refdelta.engine.scan.reader import rows_only
 from tiers import examples
 
@@ -96,3 +105,40 @@ def test_values_of_any_depth(values):
     found = nested_array(values, NESTED)
     found.validate(full=True)
     assert found.equals(pa.array(values, NESTED))
+
+
+def decimals(numbers, precision):
+    """Decimals of 128 bits that may have more digits than their type."""
+    data = b"".join(number.to_bytes(16, "little", signed=True) for number in numbers)
+    return pa.Array.from_buffers(pa.decimal128(precision, 2), len(numbers), [None, pa.py_buffer(data)])
+
+
+@pytest.mark.parametrize("precision", [1, 9, 18, 19, 38])
+@pytest.mark.parametrize("place", [0, 1, 4_500, 8_998, 8_999])
+def test_decimals_with_too_many_digits_are_found_among_many(precision, place):
+    most = 10**precision - 1
+    for number in (0, most, -most, most + 1, -most - 1, 2**64 + 1, -(2**64), 2**127 - 1):
+        numbers = [7] * 9_000
+        numbers[place] = number
+        column = decimals(numbers, precision)
+        rest = [column.slice(place + 1), column.slice(0, place)]
+        for check in (check_values, check_decimals):
+            for part in [column, *rest] if abs(number) <= most else rest:
+                check(pa.record_batch([part], ["d"]))
+            for part in [column, column.slice(place), column.slice(0, place + 1)] if abs(number) > most else []:
+                with pytest.raises(pa.ArrowInvalid, match="does not fit"):
+                    check(pa.record_batch([part], ["d"]))
+
+
+def test_decimals_that_need_no_check_by_arrow():
+    sound = decimals([7] * 5_000, 18)
+    assert arrays._has_few_digits(sound)
+    assert arrays._has_few_digits(sound.slice(1))
+    for other in (
+        decimals([-7] * 5_000, 18),
+        decimals([7] * 5_000, 19),
+        sound.slice(0, 10),
+        pa.concat_arrays([sound, pa.nulls(1, sound.type)]),
+        pa.array([7] * 5_000, pa.int64()),
+    ):
+        assert not arrays._has_few_digits(other)
