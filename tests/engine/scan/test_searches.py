@@ -18,7 +18,7 @@ from handmade import VECTORS, Handmade, field, struct
 from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet import files, limits
-from refdelta.engine.scan import reader
+from refdelta.engine.scan import filters, reader
 from refdelta.engine.scan import scan as scans
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.positions import read_rows
@@ -144,6 +144,19 @@ def test_text_that_is_not_returned_need_not_be_valid():
         for sql in ("x = 2", "s <> 'a'"):
             with pytest.raises(DataFileError, match="UTF8"):
                 scan(table, predicate=sql).to_table()
+
+
+def test_a_predicate_is_walked_through_as_often_for_many_files_as_for_one(monkeypatch):
+    walks, columns = [], filters.predicate_columns
+    monkeypatch.setattr(filters, "predicate_columns", lambda predicate: walks.append(1) or columns(predicate))
+    table, counts = Handmade(COLUMNS), []
+    for number in range(3):
+        table.commit(table.data(f"f{number}", content(), parquet={"row_group_size": 10}))
+        walks.clear()
+        assert len(rows(table, predicate="x > 190 and d < 195")) == 4 * (number + 1)
+        counts.append(len(walks))
+    assert counts[0] > 0
+    assert counts == counts[:1] * 3
 
 
 # --- parts -------------------------------------------------------------------------------------------------------
