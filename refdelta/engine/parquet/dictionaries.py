@@ -58,7 +58,7 @@ def decoded(column: pa.DictionaryArray) -> pa.StringArray:
     _, offsets, data = dictionary.buffers()
     first = memoryview(offsets).cast("i")[dictionary.offset]
     entries = pa.Array.from_buffers(pa.binary(width), len(dictionary), [None, data.slice(first)])
-    ends = np.arange(0, (len(column) + 1) * width, width, np.int32)
+    ends = np.arange(0, (len(column) + 1) * width, width, dtype=np.int32)
     values = entries.take(indices).buffers()[1]
     return pa.Array.from_buffers(pa.string(), len(column), [None, pa.py_buffer(ends), values])
 

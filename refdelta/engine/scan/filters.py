@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.predicate import And, Column, Predicate
+from refdelta.core.expressions.predicate import And, Call, Case, Column, Condition, Convert, Predicate, walk
 from refdelta.core.expressions.predicate import columns as predicate_columns
 from refdelta.core.pruning.generated_partitions import Generated, implied
 from refdelta.core.table.char_varchar import NOTE
@@ -44,6 +44,10 @@ class RowFilter(Protocol):
     @property
     def can_fail(self) -> bool:
         """Whether it may raise an error for some rows."""
+
+    @property
+    def only_compares(self) -> bool:
+        """Whether it compares columns and constants, and computes nothing else."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that meet it."""
@@ -99,6 +103,11 @@ class BoundFilter:
         """See :class:`RowFilter`."""
         return can_fail(self.predicate)
 
+    @cached_property
+    def only_compares(self) -> bool:
+        """See :class:`RowFilter`."""
+        return not any(isinstance(part, (Call, Case, Condition, Convert)) for part in walk(self.predicate))
+
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""
         return filter_rows(batch, self.mask(batch))
@@ -147,6 +156,11 @@ class ExpressionFilter:
     def can_fail(self) -> bool:
         """See :class:`RowFilter`."""
         return True
+
+    @property
+    def only_compares(self) -> bool:
+        """See :class:`RowFilter`."""
+        return False
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""

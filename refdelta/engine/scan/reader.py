@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyroaring import BitMap64
 
+from refdelta.core.table.char_varchar import padding_of
 from refdelta.core.table.row_tracking import ROW_ID, kind_of
 from refdelta.core.table.types import StructField, StructType, physical_name
 from refdelta.engine.arrow.arrays import check_decimals, check_texts, check_values, filter_rows, is_flat
@@ -40,11 +41,13 @@ if TYPE_CHECKING:
 
     _Live = Callable[[int, int], pa.BooleanArray | None]  # a mask of the live rows of a range; None if all are
 
-# Rows of a batch: many enough to make the overhead of a batch negligible, few enough for some megabytes.
-BATCH_ROWS = 128 * 1024
-# Row groups are searched together until they have so many rows. Most are searched alone, since the other columns of a
-# run of row groups are decoded up to the last row that meets the filter.
-_SEARCHED_ROWS = 64 * 1024
+# Rows of a batch: many enough to make the overhead of a batch small, few enough for some megabytes, and for what
+# expressions make of them.
+BATCH_ROWS = 64 * 1024
+# Of a batch of a table in memory, so many times as many.
+_LARGER = 2
+# Row groups are searched together until they have so many rows.
+_SEARCHED_ROWS = BATCH_ROWS
 # The column of positions. No column of a table has a line break in its name.
 POSITION = pa.field("position\n", pa.uint64(), nullable=False)
 _MOST_LAYOUTS = 64
@@ -94,6 +97,7 @@ class ReadPlan:
             move rows without looking at them.
         positions: whether :data:`POSITION` is a last column of the result: the position of a row in its file, counted
             from 0, deleted rows included.
+        kept: whether all rows are kept in memory and nothing is computed of a batch, so that batches may be larger.
     """
 
     columns: tuple[StructField, ...]
@@ -103,6 +107,7 @@ class ReadPlan:
     by_id: bool = False
     encoded: frozenset[str] = frozenset()
     positions: bool = False
+    kept: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -498,6 +503,8 @@ class _Layout:
         searched_as_stored: whether the columns of the filter need no conversion, which could fail.
         schema: of the result, without dictionaries.
         searched_schema: of the columns that the filter uses.
+        texts: the columns of strings that need no conversion, by logical name, each with its name in the file.
+        most_rows: the most rows of a batch, if its partition values are short.
     """
 
     def __init__(self, parquet: BoundedParquetFile, plan: ReadPlan):
@@ -525,6 +532,10 @@ class _Layout:
             for name, (_, source) in self.stored.items()
             if source.name is not None and source.is_text and "." not in source.name
         }
+        # Padding and most functions make more bytes of a row than the file has.
+        simple = plan.row_filter is None or plan.row_filter.only_compares
+        larger = plan.kept and simple and all(padding_of(item) is None for item in stored)
+        self.most_rows = BATCH_ROWS * (_LARGER if larger else 1)
 
 
 class _Columns:
@@ -568,7 +579,7 @@ class _Columns:
     def batch_rows(self) -> int:
         """The most rows of a batch: each repeats the partition values, which may be long."""
         width = sum(column.width for column in self._columns if isinstance(column, _Constant))
-        return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
+        return max(1, min(self.layout.most_rows, BATCH_BYTES // max(1, width)))
 
     def positions(self, start: int, stop: int, mask: pa.BooleanArray | None) -> pa.Array | None:
         """The positions of a range of rows, or of those for which a mask is true; None if no column needs them."""

@@ -204,21 +204,22 @@ class Scan(RowStream):
             DataFileError: a file is damaged or is not Parquet.
             UnsafePathError: a path of the log leaves the table.
         """
-        return self._batches()
+        return self._batches(self.plan)
 
     def to_table(self) -> pa.Table:
         """All rows in memory. Errors as for :meth:`to_batches`."""
         # All rows are kept anyway, so that nothing is gained if readers wait.
-        return pa.Table.from_batches(list(self._batches(budget=sys.maxsize)), self.schema)
+        batches = self._batches(replace(self.plan, kept=True), budget=sys.maxsize)
+        return pa.Table.from_batches(list(batches), self.schema)
 
-    def _batches(self, budget: int | None = None) -> Iterator[pa.RecordBatch]:
+    def _batches(self, plan: ReadPlan, budget: int | None = None) -> Iterator[pa.RecordBatch]:
         files, most = scan_files(self), 0
         if not self.store.capabilities.remote:
             # On a local disk, passing a small file to another thread takes longer than reading it.
             most = SMALL_BYTES
             files = [part for file in files for part in _parts(file)]
         tasks = list(at_most(files, _weight, most))
-        reader = FileReader(self.store, self.plan)
+        reader = FileReader(self.store, plan)
         return read_in_parallel(self.executor, reader, tasks, budget=budget)
 
     def count(self) -> int:

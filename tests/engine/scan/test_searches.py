@@ -146,6 +146,28 @@ def test_text_that_is_not_returned_need_not_be_valid():
                 scan(table, predicate=sql).to_table()
 
 
+def test_only_tables_in_memory_come_in_larger_batches(monkeypatch):
+    """A batch of an expression's results, or of padded strings, must fit into memory."""
+    monkeypatch.setattr(reader, "BATCH_ROWS", 50)
+    padded = field("c", "string", **{"__CHAR_VARCHAR_TYPE_STRING": "char(9)"})
+    table = Handmade(struct(*map(field, "xs", ("long", "string")), padded))
+    columns = {"x": range(COUNT), "s": ["text"] * COUNT, "c": ["c"] * COUNT}
+    table.commit(table.data("f", pa.table(columns), stats=None))
+
+    def most(*arguments):
+        chunks = scan(table, *arguments).to_table()["x"].chunks
+        assert sum(map(len, chunks)) == COUNT
+        return max(map(len, chunks))
+
+    assert most(["x", "s"]) == 100
+    assert most(["x"], "x >= 0 and s is not null or s in ('a', 'b') or not s like 'text%'") == 100
+    assert most(["x"], "length(s) > 0") == 50
+    assert most(["x"], pc.field("x") >= 0) == 50
+    assert most(["x", "c"]) == 50
+    assert most(["x"], "c <> 'd'") == 50
+    assert max(batch.num_rows for batch in scan(table, ["x", "s"]).to_batches()) == 50
+
+
 def test_a_predicate_is_walked_through_as_often_for_many_files_as_for_one(monkeypatch):
     walks, columns = [], filters.predicate_columns
     monkeypatch.setattr(filters, "predicate_columns", lambda predicate: walks.append(1) or columns(predicate))
