@@ -149,7 +149,7 @@ def test_text_that_is_not_returned_need_not_be_valid():
 def test_only_tables_in_memory_come_in_larger_batches(monkeypatch):
     """A batch of an expression's results, or of padded strings, must fit into memory."""
     monkeypatch.setattr(reader, "BATCH_ROWS", 50)
-    padded = field("c", "string", **{"__CHAR_VARCHAR_TYPE_STRING": "char(9)"})
+    padded = field("c", "string", __CHAR_VARCHAR_TYPE_STRING="char(9)")
     table = Handmade(struct(*map(field, "xs", ("long", "string")), padded))
     columns = {"x": range(COUNT), "s": ["text"] * COUNT, "c": ["c"] * COUNT}
     table.commit(table.data("f", pa.table(columns), stats=None))
