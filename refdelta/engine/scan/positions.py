@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from refdelta.engine.parquet.dv import to_bitmap
 from refdelta.engine.scan.reader import POSITION, FileReader, ReadPlan, ScanFile, deleted_rows, open_file, physical_rows
-from refdelta.engine.scan.scan import read_in_parallel, scan_files
+from refdelta.engine.scan.scan import scan_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,5 +124,6 @@ def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.Record
         scan: the columns and the files; its filter applies too.
         rows: for each file the positions of the rows to read; None for all live rows.
     """
-    tasks = [[dataclasses.replace(file, rows=own)] for file, own in zip(scan_files(scan), rows, strict=True)]
-    return read_in_parallel(scan.executor, FileReader(scan.store, scan.plan), tasks)
+    tasks = [dataclasses.replace(file, rows=own) for file, own in zip(scan_files(scan), rows, strict=True)]
+    reader = FileReader(scan.store, scan.plan, by_column=len(tasks) < 2 * scan.executor.workers)
+    return scan.executor.stream(reader.read, tasks, weigh=lambda batch: int(batch.nbytes))

@@ -141,16 +141,18 @@ class FileReader:
     Args:
         store: the table's folder.
         plan: how each file is read.
+        by_column: whether the columns of a file are decoded in parallel. That costs some work, and helps only if
+            fewer files are read at once than there are cores.
     """
 
-    def __init__(self, store: Store, plan: ReadPlan):
-        self._store, self._plan = store, plan
+    def __init__(self, store: Store, plan: ReadPlan, *, by_column: bool = True):
+        self._store, self._plan, self._by_column = store, plan, by_column
         self._layouts: dict[FooterForm, _Layout] = {}
         self._footers: dict[str, _SharedFooter] = {}
 
     @contextmanager
-    def open(self, file: ScanFile, *, by_column: bool = True) -> Iterator[OpenFile]:
-        """Open a file and its deletion vector. Arguments and errors as for :meth:`read`."""
+    def open(self, file: ScanFile) -> Iterator[OpenFile]:
+        """Open a file and its deletion vector. Errors as for :meth:`read`."""
         deleted = deleted_rows(self._store, file)
         if file.only is not None:
             file = replace(file, rows=load_deletion_vector(self._store, file.only) - deleted)
@@ -171,17 +173,12 @@ class FileReader:
                         shared.groups = _searched_groups(parquet, layout)
                         shared.metadata, shared.examined = parquet.metadata, parquet.examined
                 groups = _groups_in(file.part, parquet.footer, shared.groups)
-            parquet.use_threads = by_column
+            parquet.use_threads = self._by_column
             columns = _Columns(layout, parquet, file)
             yield OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, groups, deleted))
 
-    def read(self, file: ScanFile, *, by_column: bool = True) -> Iterator[pa.RecordBatch]:
+    def read(self, file: ScanFile) -> Iterator[pa.RecordBatch]:
         """The rows of a file that are not deleted and meet the filter.
-
-        Args:
-            file: the file.
-            by_column: whether its columns are decoded in parallel. That costs some work, and helps only if fewer files
-                are read at once than there are cores.
 
         Returns:
             Batches of the plan's schema, in the order of the file; none of them is empty.
@@ -190,7 +187,7 @@ class FileReader:
             DataFileNotFoundError: the file or its deletion vector does not exist.
             DataFileError: the file is not Parquet, is damaged, or has columns whose types do not fit the table's.
         """
-        with self.open(file, by_column=by_column) as opened:
+        with self.open(file) as opened:
             yield from opened.batches
 
     def _shared(self, file: ScanFile) -> _SharedFooter:

@@ -219,8 +219,13 @@ class Scan(RowStream):
             most = SMALL_BYTES
             files = [part for file in files for part in _parts(file)]
         tasks = list(at_most(files, _weight, most))
-        reader = FileReader(self.store, plan)
-        return read_in_parallel(self.executor, reader, tasks, budget=budget)
+        reader = FileReader(self.store, plan, by_column=len(tasks) < 2 * self.executor.workers)
+
+        def read(some: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
+            for file in some:
+                yield from reader.read(file)
+
+        return self.executor.stream(read, tasks, weigh=lambda batch: int(batch.nbytes), budget=budget)
 
     def count(self) -> int:
         """The number of rows of the result.
@@ -289,28 +294,6 @@ class Scan(RowStream):
     def _filter_fields(self) -> tuple[Any, ...]:
         wanted = self.predicate.columns if self.predicate is not None else frozenset()
         return tuple(item for item in _with_ids(self.snapshot) if item.name in wanted)
-
-
-def read_in_parallel(
-    executor: ThreadExecutor, reader: FileReader, tasks: Sequence[Sequence[ScanFile]], *, budget: int | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The rows of some files, in their order. Errors as for :meth:`Scan.to_batches`.
-
-    Args:
-        executor: the threads that read.
-        reader: reads a file.
-        tasks: the files; those of a task are read by one thread.
-        budget: of the results that wait, as for :meth:`ThreadExecutor.stream`.
-    """
-    # While the last tasks run, threads become idle: their cores decode columns of the other tasks.
-    last = 0 if len(tasks) < 2 * executor.workers else len(tasks) - executor.workers
-
-    def read(task: tuple[int, Sequence[ScanFile]]) -> Iterator[pa.RecordBatch]:
-        index, files = task
-        for file in files:
-            yield from reader.read(file, by_column=index >= last)
-
-    return executor.stream(read, enumerate(tasks), weigh=lambda batch: int(batch.nbytes), budget=budget)
 
 
 def plan_scan(

@@ -21,7 +21,6 @@ from refdelta.engine.parquet import files, limits
 from refdelta.engine.scan import filters, reader
 from refdelta.engine.scan import scan as scans
 from refdelta.engine.scan.executor import ThreadExecutor
-from refdelta.engine.scan.positions import read_rows
 from refdelta.engine.scan.reader import FileReader
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import DataFileError
@@ -219,28 +218,6 @@ def test_the_row_groups_of_a_file_in_parts_are_chosen_once(tmp_path, monkeypatch
     assert planned.to_table()["x"].to_pylist() == list(range(35, 151)) * 3
     if workers == 1:  # otherwise the last part of a file may be opened before another one
         assert len(chosen) == 3
-
-
-@pytest.mark.parametrize(("workers", "alone"), [(2, 5), (3, 4), (4, 0)])
-def test_columns_are_decoded_in_parallel_when_threads_become_idle(monkeypatch, workers, alone):
-    monkeypatch.setattr(scans, "SMALL_BYTES", 0)
-    table = Handmade(COLUMNS)
-    for number in range(7):
-        table.commit(table.data(f"f{number}", content()))
-    parallel, read = {}, FileReader.read
-
-    def recorded(self, file, *, by_column):
-        parallel[file.key] = by_column
-        return read(self, file, by_column=by_column)
-
-    monkeypatch.setattr(FileReader, "read", recorded)
-    planned = scan(table, executor=ThreadExecutor(workers))
-    expected = {file.key: index >= alone for index, file in enumerate(scan_files(planned))}
-    assert planned.to_table().num_rows == 7 * COUNT
-    assert parallel == expected
-    parallel.clear()
-    assert sum(batch.num_rows for batch in read_rows(planned, [None] * 7)) == 7 * COUNT
-    assert parallel == expected
 
 
 # --- small files, and files of one form --------------------------------------------------------------------------
