@@ -500,7 +500,6 @@ class _Layout:
         searched_as_stored: whether the columns of the filter need no conversion, which could fail.
         schema: of the result, without dictionaries.
         searched_schema: of the columns that the filter uses.
-        texts: the columns of strings that need no conversion, by logical name, each with its name in the file.
         most_rows: the most rows of a batch, if its partition values are short.
     """
 
