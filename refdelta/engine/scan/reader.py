@@ -156,26 +156,31 @@ class FileReader:
         deleted = deleted_rows(self._store, file)
         if file.only is not None:
             file = replace(file, rows=load_deletion_vector(self._store, file.only) - deleted)
-        with data_errors(file.key), ExitStack() as opened:
-            if file.part is None:
-                parquet = opened.enter_context(_opened(self._store, file))
+        if file.part is None:
+            with data_errors(file.key), _opened(self._store, file) as parquet:
                 layout = self._layout(parquet)
-                groups = _searched_groups(parquet, layout)
-            else:
-                shared = self._shared(file)
-                with shared.lock:
-                    options = {} if shared.metadata is None else {"metadata": shared.metadata}
-                    parquet = opened.enter_context(_opened(self._store, file, **options))
-                    if shared.metadata is not None:
-                        parquet.examined = shared.examined
-                    layout = self._layout(parquet)
-                    if shared.metadata is None:
-                        shared.groups = _searched_groups(parquet, layout)
-                        shared.metadata, shared.examined = parquet.metadata, parquet.examined
-                groups = _groups_in(file.part, parquet.footer, shared.groups)
-            parquet.use_threads = self._by_column
-            columns = _Columns(layout, parquet, file)
-            yield OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, groups, deleted))
+                yield self._opened_file(file, parquet, layout, _searched_groups(parquet, layout), deleted)
+            return
+        shared = self._shared(file)
+        with data_errors(file.key), ExitStack() as opened:
+            with shared.lock:
+                options = {} if shared.metadata is None else {"metadata": shared.metadata}
+                parquet = opened.enter_context(_opened(self._store, file, **options))
+                if shared.metadata is not None:
+                    parquet.examined = shared.examined
+                layout = self._layout(parquet)
+                if shared.metadata is None:
+                    shared.groups = _searched_groups(parquet, layout)
+                    shared.metadata, shared.examined = parquet.metadata, parquet.examined
+            groups = _groups_in(file.part, parquet.footer, shared.groups)
+            yield self._opened_file(file, parquet, layout, groups, deleted)
+
+    def _opened_file(
+        self, file: ScanFile, parquet: BoundedParquetFile, layout: _Layout, groups: list[int] | None, deleted: BitMap64
+    ) -> OpenFile:
+        parquet.use_threads = self._by_column
+        columns = _Columns(layout, parquet, file)
+        return OpenFile(int(parquet.metadata.num_rows), deleted, _rows(parquet, columns, file, groups, deleted))
 
     def read(self, file: ScanFile) -> Iterator[pa.RecordBatch]:
         """The rows of a file that are not deleted and meet the filter.
