@@ -52,6 +52,10 @@ class RetryPolicy(Limits, frozen=True, kw_only=True):
     """The limits of a commit's retries, and the delays between them: full jitter, ``uniform(0, min(max_delay,
     base_delay * 2**n))``.
 
+    After a lost race on a remote store, the delay depends on the age of the winner instead, if it records it: a
+    transaction that began ``younger`` versions later lets so many versions pass, except for ``rivals`` of them. So the
+    oldest transactions win, and the delays of the others do not leave the table idle.
+
     Attributes:
         base_delay: the upper bound of the first delay, in seconds.
         max_delay: the upper bound of all delays, in seconds.
@@ -59,12 +63,15 @@ class RetryPolicy(Limits, frozen=True, kw_only=True):
             milliseconds there, so during a long delay other writers would win again.
         eager_losses: the number of lost races, from the first on, that are followed by the next attempt without delay;
             under light contention a delay only costs time.
+        rivals: the number of transactions that try for the same version of a remote table. Fewer would leave it idle
+            between two versions, more only make requests.
     """
 
     base_delay: float = 0.01
     max_delay: float = 1.0
     max_delay_nearby: float = 0.1
     eager_losses: int = 2
+    rivals: int = 8
 
     @classmethod
     def of(cls, properties: CommitProperties) -> Self:
@@ -77,18 +84,29 @@ class RetryPolicy(Limits, frozen=True, kw_only=True):
         }
         return cls(**{name: value for name, value in asked.items() if value is not None})
 
-    def delay(self, pause: effects.Pause, uniform: Callable[[float, float], float], *, nearby: bool = False) -> float:
+    def delay(
+        self,
+        pause: effects.Pause,
+        uniform: Callable[[float, float], float],
+        *,
+        nearby: bool = False,
+        put_seconds: float = 0.0,
+    ) -> float:
         """The delay of a pause, in seconds.
 
         Args:
             pause: the effect, with the number of attempts so far.
             uniform: a random number between two.
             nearby: whether the store is local.
+            put_seconds: the duration of the last put, which is about the time between two versions of a remote table
+                with many writers.
         """
         lost = pause.reason == "lost"
         count = pause.count - (self.eager_losses if lost else 0)
         if count <= 0:
             return 0.0
+        if lost and not nearby and pause.younger is not None:
+            return uniform(0.0, min(self.max_delay, put_seconds * max(0, pause.younger - self.rivals)))
         longest = min(self.max_delay, self.max_delay_nearby) if nearby and lost else self.max_delay
         return full_jitter(count, self.base_delay, longest, uniform)
 
@@ -173,6 +191,7 @@ class _Shell:
     """Carries out the effects of a commit: those on the log by the committer, those on rows by the engine.
 
     Attributes:
+        put_seconds: the duration of the last put.
         vectors: the deletion vectors that this commit wrote, in all attempts.
     """
 
@@ -191,20 +210,26 @@ class _Shell:
         self.store, self.committer, self.policy = store, committer, policy
         self.clock, self.sleep, self.uniform, self.started = clock, sleep, uniform, clock()
         self.match_rows, self.locate_rows, self.inline_vectors = match_rows, locate_rows, inline_vectors
+        self.put_seconds = 0.0
         self.vectors: list[DeletionVectorDescriptor] = []
 
     def perform(self, effect: effects.Effect) -> effects.Reply:
         if isinstance(effect, effects.Pause):
-            delay = self.policy.delay(effect, self.uniform, nearby=self.committer.nearby)
+            nearby = self.committer.nearby
+            delay = self.policy.delay(effect, self.uniform, nearby=nearby, put_seconds=self.put_seconds)
             if delay > 0:
                 self.sleep(delay)
                 self.committer.waited()
             return effects.Elapsed(self.clock() - self.started)
+        began = self.clock()
         try:
             with store_errors("commit"):
                 return carry_out(effect, self.committer) or self._of_rows(effect)
         except (StoreError, DataFileError, InvalidLogError) as error:
             return effects.Failed(error)
+        finally:
+            if isinstance(effect, effects.TryCommit):
+                self.put_seconds = self.clock() - began
 
     def _of_rows(self, effect: effects.Effect) -> effects.Reply:
         match effect:

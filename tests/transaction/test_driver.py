@@ -9,6 +9,7 @@ import multiprocessing
 import threading
 import weakref
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.log.file_committer import list_versions, read_commit
 from refdelta.transaction.driver import RetryPolicy, commit, store_errors
-from refdelta_storage import LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore, StorageError
+from refdelta_storage import Exists, LocalStore, MemoryStore, ObjectNotFoundError, ReadOnlyStore, StorageError
 from refdelta_storage.wrappers import CountingStore, Fault, FaultyStore, TracingStore
 from tiers import budget, examples
 
@@ -69,20 +70,16 @@ def test_a_stale_commit_lists_once_and_reads_its_winners_in_one_go():
     store = TracingStore(table(6, Remote()))
     outcome = append(store, "late", 0)
     assert (outcome.version, outcome.attempts, outcome.rebased_over) == (6, 2, (1, 2, 3, 4, 5))
-    assert [operation for operation, _ in store.calls] == [
-        *("head", "put_if_absent", "get", "list"),
-        *["get_many"] * 4,
-        "put_if_absent",
-    ]
+    assert in_order(store) == ["head", "put_if_absent", "get", "list", *["get_many"] * 4, "get", "put_if_absent"]
 
 
 @pytest.mark.parametrize(
     ("winners", "age", "calls"),
     [
-        (1, 1.0, ["put_if_absent", "get", "get", "put_if_absent"]),
-        (2, 1.0, ["put_if_absent", "get", "get", "list", "put_if_absent"]),
-        (4, 1.0, ["put_if_absent", "get", "get", "list", "get_many", "get_many", "put_if_absent"]),
-        (1, 100.0, ["head", "put_if_absent", "get", "list", "put_if_absent"]),
+        (1, 1.0, ["put_if_absent", "get", "get", "get", "put_if_absent"]),
+        (2, 1.0, ["put_if_absent", "get", "get", "list", "get", "put_if_absent"]),
+        (4, 1.0, ["put_if_absent", "get", "get", "list", "get_many", "get_many", "get", "put_if_absent"]),
+        (1, 100.0, ["head", "put_if_absent", "get", "list", "get", "put_if_absent"]),
     ],
 )
 def test_who_was_up_to_date_a_moment_ago_asks_for_the_next_version(winners, age, calls):
@@ -90,23 +87,160 @@ def test_who_was_up_to_date_a_moment_ago_asks_for_the_next_version(winners, age,
     outcome = commit(store, prepare("late", 0), seen_at=0.0, clock=lambda: age)
     assert outcome.rebased_over == tuple(range(1, 1 + winners))
     assert outcome.log == tuple(read_commit(store.inner, version) for version in range(1, 2 + winners))
-    assert [operation for operation, _ in store.calls] == calls
+    assert in_order(store) == calls
+
+
+def in_order(store: TracingStore) -> list[str]:
+    """The operations; of the last two, which run side by side, the read comes first."""
+    *before, one, other = [operation for operation, _ in store.calls]
+    return [*before, *sorted([one, other])]
 
 
 def test_the_winner_and_the_next_version_are_read_side_by_side():
     class Pairs(Remote):
-        """Answers who asks for a commit file when the other one asks, too."""
+        """Answers who asks for one of these when the others are asked for, too."""
 
-        both = threading.Barrier(2, timeout=30)
+        all = threading.Barrier(2, timeout=30)
+        wanted: frozenset[tuple[str, int]] = frozenset()
 
         def get(self, key):
-            self.both.wait()
+            self._meet("get", key)
             return super().get(key)
+
+        def put_if_absent(self, key, data):
+            self._meet("put", key)
+            return super().put_if_absent(key, data)
+
+        def _meet(self, operation, key):
+            if (operation, key) in self.wanted:
+                self.wanted -= {(operation, key)}
+                self.all.wait()
 
     store = Pairs()
     table(2, store)
+    store.wanted = frozenset({("get", commit_key(1)), ("get", commit_key(2))})
     outcome = commit(store, prepare("late", 0), seen_at=0.0, clock=lambda: 1.0)
-    assert (outcome.version, outcome.rebased_over) == (2, (1,))
+    assert (outcome.version, outcome.rebased_over, store.wanted) == (2, (1,), frozenset())
+
+
+class Losing(TracingStore):
+    """The transaction ``late`` loses each of these versions, by a put that comes just before its own."""
+
+    def __init__(self, inner, versions):
+        super().__init__(inner)
+        self.versions = set(versions)
+        self.won = {version: threading.Event() for version in versions}
+
+    def put_if_absent(self, key, data):
+        found = next((version for version in self.versions if key == commit_key(version) and b'"late"' in data), None)
+        if found is not None:
+            self.versions.remove(found)
+            append(self.inner, f"winner-{found}", found - 1)
+            self.won[found].set()
+        return super().put_if_absent(key, data)
+
+    def calls_after(self, version):
+        """The calls after the put of a version."""
+        return self.calls[self.calls.index(("put_if_absent", commit_key(version))) + 1 :]
+
+
+class Beside(Losing):
+    """A read of a version while it is put is carried out after the winner's put."""
+
+    asked: ClassVar[list[str]] = []
+
+    def get(self, key):
+        self.asked = [*self.asked, key]
+        if self.asked.count(key) == 2:
+            self.won[3].wait(30)
+        return super().get(key)
+
+
+def test_a_transaction_that_lost_reads_a_version_while_it_puts_it():
+    store = Beside(table(3, Remote()), {3})
+    outcome = commit(store, prepare("late", 1), seen_at=0.0, clock=lambda: 1.0)
+    assert (outcome.version, outcome.rebased_over, outcome.attempts) == (4, (2, 3), 3)
+    assert outcome.log == tuple(read_commit(store.inner, version) for version in (2, 3, 4))
+    # It lost version 2, and had read that version 3 was missing. Then each version is put and read once.
+    assert sorted(store.calls_after(2)) == [
+        *[("get", commit_key(version)) for version in (2, 3, 3, 4)],
+        *[("put_if_absent", commit_key(version)) for version in (3, 4)],
+    ]
+
+
+def test_a_read_that_was_too_early_for_the_winner_is_repeated():
+    class Early(Losing):
+        def put_if_absent(self, key, data):
+            if key == commit_key(3):
+                early.wait(30)
+            return super().put_if_absent(key, data)
+
+        def get(self, key):
+            try:
+                return super().get(key)
+            finally:
+                if self.calls.count(("get", commit_key(3))) == 2:
+                    early.set()
+
+    early, store = threading.Event(), Early(table(3, Remote()), {3})
+    outcome = commit(store, prepare("late", 1), seen_at=0.0, clock=lambda: 1.0)
+    assert (outcome.version, outcome.rebased_over, outcome.attempts) == (4, (2, 3), 3)
+    assert store.calls.count(("get", commit_key(3))) == 3
+
+
+def test_trouble_with_a_read_beside_a_put_is_none_of_the_put():
+    class Stubborn(Beside):
+        """Fails when version 3 is read for the second time."""
+
+        def get(self, key):
+            found = super().get(key)
+            if key == commit_key(3) and self.asked.count(key) == 2:
+                raise StorageError("no answer")
+            return found
+
+    store = Stubborn(table(3, Remote()), {3})
+    outcome = commit(store, prepare("late", 1), seen_at=0.0, clock=lambda: 1.0)
+    assert (outcome.version, outcome.rebased_over, outcome.attempts) == (4, (2, 3), 3)
+    assert store.asked.count(commit_key(3)) == 3
+
+
+def test_a_read_beside_a_put_finds_our_own_commit():
+    class Resent(Beside):
+        """Carries out the put of version 3 and says that the version exists."""
+
+        def put_if_absent(self, key, data):
+            outcome = super().put_if_absent(key, data)
+            if key == commit_key(3):
+                self.won[3].set()
+                return Exists()
+            return outcome
+
+    store = Resent(table(3, Remote()), ())
+    store.won[3] = threading.Event()
+    outcome = commit(store, prepare("late", 1), seen_at=0.0, clock=lambda: 1.0)
+    assert (outcome.version, outcome.rebased_over, outcome.recovered) == (3, (2,), True)
+    assert owners(store.inner)[3] == "late"
+
+
+def test_a_pause_is_as_long_as_the_puts_of_the_older_transactions_take():
+    class Slow(Remote):
+        def put_if_absent(self, key, data):
+            now[0] += 0.25
+            return super().put_if_absent(key, data)
+
+    now, slept = [1.0], []
+    store = table(20, Slow())
+    commit(store, dataclasses.replace(prepare("old", 9), commit_info={"operation": "WRITE", "readVersion": 9}))
+    commit(
+        store,
+        prepare("late", 19),
+        policy=RetryPolicy(eager_losses=0),
+        seen_at=1.0,
+        clock=lambda: now[0],
+        sleep=slept.append,
+        uniform=max,
+    )
+    assert slept == [0.5]
 
 
 def test_what_is_committed_during_a_pause_is_seen():
@@ -177,6 +311,30 @@ def test_a_process_that_slept_past_a_cleanup_withdraws_its_file():
     assert [*list_versions(store, -1)] == [4, 5]
 
 
+def test_such_a_file_is_withdrawn_after_a_lost_version_and_a_lost_reply_too():
+    now = [0.0]
+
+    class Suspended(Beside):
+        """The put of version 3 is carried out an hour later, and sent again."""
+
+        def put_if_absent(self, key, data):
+            if key != commit_key(3):
+                return super().put_if_absent(key, data)
+            for version in range(3, 8):
+                append(self.inner, f"meanwhile-{version}", version - 1)
+            self.delete([commit_key(version) for version in range(6)])
+            now[0] += 3600.0
+            super().put_if_absent(key, data)
+            self.won[3].set()
+            return Exists()
+
+    store = Suspended(table(3, Remote()), ())
+    store.won[3] = threading.Event()
+    with pytest.raises(errors.CommitFailedError, match="was withdrawn"):
+        commit(store, prepare("late", 1), seen_at=0.0, clock=lambda: now[0])
+    assert [*list_versions(store.inner, -1)] == [6, 7]
+
+
 @pytest.mark.parametrize("kind", ["drop", "lose_reply", "exists", "late"])
 def test_each_fault_of_a_put_is_survived_without_doubling(kind):
     inner = table()
@@ -244,6 +402,11 @@ def test_waiting_is_random_grows_and_is_bounded():
     # A store of this machine is through with the others' commits in milliseconds.
     assert policy.delay(Pause(9, "lost"), lambda _low, high: high, nearby=True) == 0.1
     assert policy.delay(Pause(9, "undecided"), lambda _low, high: high, nearby=True) == 10.0
+    # Over a network, older transactions go first, and those of about the same age do not wait.
+    ages = [policy.delay(Pause(9, "lost", one), lambda _low, high: high, put_seconds=0.25) for one in (0, 8, 10, 100)]
+    assert ages == [0.0, 0.0, 0.5, 10.0]
+    assert policy.delay(Pause(2, "lost", 10), lambda _low, high: high, put_seconds=0.25) == 0.0
+    assert policy.delay(Pause(9, "lost", 10), lambda _low, high: high, put_seconds=0.25, nearby=True) == 0.1
     slept: list[float] = []
     store = FaultyStore(table(), [Fault("drop", times=2)])
     commit(store, prepare("a", 0), policy=policy, sleep=slept.append, uniform=lambda _low, high: high)

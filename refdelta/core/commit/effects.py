@@ -44,15 +44,17 @@ class NewestVersion(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Wait for a random time that grows with ``count``. Reply: :class:`Elapsed`.
+    """Wait for a random time that grows with ``count``, or with ``younger`` where it is known. Reply: :class:`Elapsed`.
 
     Attributes:
         count: the number of consecutive pauses for this reason, from 1.
         reason: another writer won, or the store gave no certain answer.
+        younger: the number of versions by which this transaction began after the winner, at least 0; None if unknown.
     """
 
     count: int
     reason: Literal["lost", "undecided"]
+    younger: int | None = None
 
 
 class CommitTime(msgspec.Struct, frozen=True):

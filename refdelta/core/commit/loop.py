@@ -137,7 +137,8 @@ class _Loop:
             # The pause comes before reading the log. With the pause after it, the put would go to a version that others
             # have taken meanwhile, and a transaction that lost often, and so waits long, would always lose.
             used_up = self.tally.attempts >= self.limits.max_attempts
-            over = used_up or (yield from self._out_of_time(effects.Pause(self.tally.attempts, "lost")))
+            younger = None if (read := winner.read_version) is None else max(0, self.prepared.read_version - read)
+            over = used_up or (yield from self._out_of_time(effects.Pause(self.tally.attempts, "lost", younger)))
             if (yield from self._catch_up()):
                 return self._committed(recovered=True)
             if self.state.empty:
@@ -194,11 +195,8 @@ class _Loop:
                     sent = reply.winners if isinstance(reply, effects.Exists) else ()
                 case _:
                     raise TypeError(f"{reply!r} is no reply to a put")
-            found = (
-                effects.Commits(sent)
-                if sent
-                else (yield from ask(effects.ReadCommits(version, version), effects.Commits))
-            )
+            read_back = effects.ReadCommits(version, version)
+            found = effects.Commits(sent) if sent else (yield from ask(read_back, effects.Commits))
             if isinstance(found, effects.Commits) and (data := found.data[0]) is not None:
                 winner = self._footprint(version, data)
                 self.winner_bytes, self.sent_along = len(data), sent[1:]

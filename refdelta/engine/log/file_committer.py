@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, assert_never
 
 import refdelta_storage as storage
@@ -12,7 +14,7 @@ from refdelta.core.commit.effects import Committed, Exists, Unknown
 from refdelta.core.log.paths import VERSIONED, commit_key, parse_log_name
 from refdelta.engine.log.listing import newest_version
 from refdelta.engine.log.timestamps import commit_time
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.scan.executor import ThreadExecutor, submitted
 from refdelta_storage import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class FileCommitter:
         self._seen: dict[int, float] = {} if seen_at is None else {read_version: seen_at}
         # Commit files that were read ahead; None for a file that did not exist.
         self._ahead: dict[int, bytes | None] = {}
-        # The version for which the last commit lost to another writer.
+        # The last version that was lost to another writer.
         self._lost: int | None = None
         # The commit files that were read or written, up to _HELD_BYTES.
         self._log: dict[int, bytes] = {}
@@ -67,14 +69,19 @@ class FileCommitter:
 
     def commit(self, version: int, data: bytes) -> Committed | Exists | Unknown:
         """Put the file if it does not exist."""
-        outcome = self._store.put_if_absent(commit_key(version), data)
+        outcome, winner = self._put(version, data)
         match outcome:
             case storage.Created():
                 self._hold(version, data)
                 return Committed()
             case storage.Exists():
                 self._lost = version
-                return Exists()
+                if winner is None:
+                    return Exists()
+                self._note(version, winner)
+                # The put of the next version shows as soon as a look would whether it exists.
+                self._ahead.setdefault(version + 1, None)
+                return Exists((winner,))
             case storage.Unknown(cause):
                 return Unknown(cause)
             case _:
@@ -91,18 +98,19 @@ class FileCommitter:
         exists = next(list_versions(self._store, -1), None) is None if version < 0 else self._is_there(version)
         if exists:
             self._seen[version] = self._clock()
+        else:
+            self.waited()  # so long that the log was cleaned up
         return exists
 
     def newest(self, after: int) -> int:
         """By a listing, or by asking for the next file."""
         # A recent version is mostly at most one version old. Asking for the next file is faster than a listing, and as
         # certain, since cleanup keeps recent versions.
-        if self._is_fresh:
-            if after + 1 not in self._ahead:
-                self._ahead[after + 1] = read_commit(self._store, after + 1)
-            if self._ahead[after + 1] is None:
-                del self._ahead[after + 1]
-                return after
+        if after + 1 not in self._ahead and self._is_fresh:
+            self._ahead[after + 1] = read_commit(self._store, after + 1)
+        if self._ahead.get(after + 1, b"") is None:
+            del self._ahead[after + 1]
+            return after
         return newest_version(self._store, after)
 
     def read(self, first: int, last: int) -> tuple[bytes | None, ...]:
@@ -110,8 +118,7 @@ class FileCommitter:
         found = self._read(first, last)
         for version, content in enumerate(found, first):
             if content is not None:
-                self._seen[version] = self._clock()
-                self._hold(version, content)
+                self._note(version, content)
         return found
 
     def withdraw(self, version: int) -> None:
@@ -143,6 +150,28 @@ class FileCommitter:
         return self._log.get(version)
 
     # --- details ---
+
+    def _put(self, version: int, data: bytes) -> tuple[storage.PutOutcome, bytes | None]:
+        """Put the file; returns the file that was there, too, if that is known.
+
+        Over a network, a transaction that has lost a version reads the file while it puts the next one, since it may
+        lose again. Then it can try the one after it at once: the round trips of the put and of the read are one.
+        """
+        key = commit_key(version)
+        if self._lost is None or not self._store.capabilities.remote:
+            return self._store.put_if_absent(key, data), None
+        with ThreadPoolExecutor(1, thread_name_prefix="refdelta") as pool:
+            reading = submitted(pool, copy_context().run, read_commit, self._store, version)
+            outcome = self._store.put_if_absent(key, data)
+        try:
+            return outcome, reading.result()
+        except storage.StorageError:
+            return outcome, None  # if it is needed, it will be read again
+
+    def _note(self, version: int, content: bytes) -> None:
+        """Remember a file that was read."""
+        self._seen[version] = self._clock()
+        self._hold(version, content)
 
     def _hold(self, version: int, data: bytes) -> None:
         if self._log_bytes + len(data) <= _HELD_BYTES and version not in self._log:
@@ -177,7 +206,6 @@ class FileCommitter:
 
     def _read_lost(self, version: int) -> bytes | None:
         """The winner's file. Over a network the next file, which is needed afterwards, is read in parallel."""
-        self._lost = None
         if not (self._store.capabilities.remote and self._is_fresh):
             return read_commit(self._store, version)
         both = self._each(range(version, version + 2))

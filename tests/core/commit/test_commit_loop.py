@@ -106,6 +106,17 @@ def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
     assert outcome == CommitOutcome(version=9, attempts=2, rebased_over=(5, 6, 7, 8), puts=2)
 
 
+@pytest.mark.parametrize(("read", "younger"), [(4, 0), (1, 3), (7, 0), (None, None), ("4", None)])
+def test_a_pause_tells_how_much_earlier_the_winner_began(read, younger):
+    fields = {"operation": "WRITE", "txnId": "their-id", **({} if read is None else {"readVersion": read})}
+    outcome = run(
+        VersionExists(4), Yes(), PUT5, Exists((encode_commit([CommitInfo(fields=fields)]),)),
+        Pause(1, "lost", younger), Elapsed(0.1), NewestVersion(5), Newest(5),
+        VersionExists(5), Yes(), PUT6, Committed(), VersionExists(5), Yes(),
+    )  # fmt: skip
+    assert outcome.version == 6
+
+
 def test_many_winners_are_read_in_pieces():
     some, rest = (THEIRS,) * 256, (THEIRS,) * 44
     outcome = run(
