@@ -2,9 +2,9 @@
 
 An append is two requests one after the other, for the entry must not name a file that is not there yet: the data file
 is put, then the entry where there is none. A commit that brings no file is one. So 1/latency bounds the commits without
-a file, 1/(2 latency) the appends, whoever writes them. refdelta's puts a version's checksum beside what follows it, and
-lists the log where others write too (spec_notes/requests.md, "Commits"). For more writers the bound is the same, as one
-version is put after the other.
+a file, 1/(2 latency) the appends of one writer. refdelta's puts a version's checksum beside what follows it
+(spec_notes/requests.md, "Commits"). Of more writers, one may put its data file while another one commits: then
+1/latency is the bound, as one version is put after the other.
 
 The proxy is a Python process's threads and shares two cores with the writers and the server: without a delay the
 figures are those of the machine and not of S3.

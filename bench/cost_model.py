@@ -98,17 +98,18 @@ def predict(place: Place, writers: int, conflict: float = 0.0) -> Figures:
     low, high = 0.0, 1 / _window(place)
     for _ in range(60):
         rate = (low + high) / 2
-        seconds, puts, commits = _transaction(place, rate * (writers - 1) / writers, conflict)
+        seconds, puts, commits = _transaction(place, rate * (writers - 1) / writers, conflict, writers)
         low, high = (rate, high) if rate * seconds < writers * commits else (low, rate)
     return Figures(low, puts / commits, 1 - commits)
 
 
 def _window(place: Place) -> float:
-    """From where a listing takes place to where the put behind it does; the newest commit is read in between.
+    """The least time from one version to the next.
 
-    A version that is created meanwhile is one that this put loses to, so versions follow each other no faster.
+    On a disk: from where a listing takes place to where the put after it does; the newest commit is read in between.
+    Over a network: from a put that has lost to the next put of the same writer, which has read the winner meanwhile.
     """
-    return place.list / 2 + place.get + place.put / 2
+    return place.list / 2 + place.get + place.put / 2 if place.nearby else place.put
 
 
 class _Quiet:
@@ -128,55 +129,89 @@ class _Quiet:
         """The same from a moment at which one has come."""
         return math.exp(-self.hazard * max(0.0, seconds - self.gap))
 
+    def second(self, seconds: float) -> float:
+        """The probability that at least two come for so long, from a moment at which one has come."""
+        over = self.hazard * max(0.0, seconds - 2 * self.gap)
+        return 1 - math.exp(-over) * (1 + over)
 
-def _transaction(place: Place, rate: float, conflict: float) -> tuple[float, float, float]:
+
+def _transaction(place: Place, rate: float, conflict: float, writers: int) -> tuple[float, float, float]:
     """What a transaction takes while others commit at this rate: seconds, puts, and the probability that it commits."""
     quiet = _Quiet(rate, _window(place))
     exposed = place.list / 2 + place.work + place.put / 2
     first = quiet.for_(exposed)
-    looks = _attempts(place, rate, conflict, first, exposed, place.list)
+    # Writers get into step: whoever lost to the last version of this writer mostly commits before its next one.
+    alone = 1 - 1 / writers if writers > 1 and not place.nearby else 1.0
+    first *= alone
+    looks = _attempts(place, quiet, conflict, writers, first, exposed, place.list)
     if place.nearby or conflict:
         return looks
     # An append whose writer has just committed, and lost to nobody, goes on from that commit without a listing.
     since = place.put / 2 + place.think + place.work + place.put / 2
-    again = quiet.behind_one(since)
-    knows = _attempts(place, rate, conflict, again, since, 0.0)
+    again = quiet.behind_one(since) * alone
+    knows = _attempts(place, quiet, conflict, writers, again, since, 0.0)
     share = first / (1 - again + first)
     return tuple(share * one + (1 - share) * other for one, other in zip(knows, looks, strict=True))
 
 
 def _attempts(
-    place: Place, rate: float, conflict: float, first: float, exposed: float, listing: float
+    place: Place, quiet: _Quiet, conflict: float, writers: int, first: float, exposed: float, listing: float
 ) -> tuple[float, float, float]:
     """The same, where the first put wins with this probability, after so many seconds behind what was known and, of
     these or before, a listing.
     """
-    window = _window(place)
-    untouched = _Quiet(rate, window).for_
-    seconds, puts, commits, alive = place.think + listing, 0.0, 0.0, 1.0
-    base, wins = place.work + place.put, first
+    seconds, puts, commits, alive = place.think + listing + place.work, 0.0, 0.0, 1.0
+    wins, older = first, float(writers)
     for losses in range(1, _LAST):
         wins = max(wins, 1e-12)
-        # It reads the winner and pauses; it asks for the next one, lists, and reads what else there is.
-        again = 2 * place.get + _pause(place, losses)
-        passed = rate * (exposed + place.put / 2 + again + place.list / 2)
+        again, seen, window = _after_loss(place, quiet, losses, older, exposed)
+        passed = quiet.rate * (exposed + seen)
+        older = max(0.0, older - passed)
         goes_on = (1 - wins) * (1 - conflict) ** (passed / (1 - wins + 1e-12))
-        # Pauses grow up to the last one, which stands for all behind it.
+        # The last loss stands for all behind it.
         times = alive / (1 - goes_on) if losses == _LAST - 1 else alive
-        seconds += times * (base + (1 - wins) * again)
+        seconds += times * (place.put + (1 - wins) * again)
         puts += times
         commits += times * wins
         alive *= goes_on
-        base, exposed, wins = place.list + place.get + place.put, window, untouched(window)
+        exposed, wins = window, quiet.for_(window)
     return seconds, puts, commits
 
 
 _LAST = 16
 
 
-def _pause(place: Place, losses: int) -> float:
-    pause = effects.Pause(losses, "lost")
-    return POLICY.delay(pause, lambda low, high: (low + high) / 2, nearby=place.nearby)
+def _after_loss(place: Place, quiet: _Quiet, losses: int, older: float, exposed: float) -> tuple[float, float, float]:
+    """Seconds after a put that has lost: from its reply to the next put; from where it took place to the last look at
+    the log; and from there to where the next put takes place.
+
+    With so many writers, a winner began as many versions ago. ``older`` is how many of these have not passed yet for
+    this transaction.
+    """
+    put, get = place.put, place.get
+    pause = _pause(place, losses, older)
+    if place.nearby or pause:
+        # The winner is read after the put, or was beside it. After the pause it asks for the next one, lists, and reads
+        # what else there is.
+        again = (2 * get if place.nearby else get) + pause
+        return again + place.list + get, put / 2 + again + place.list / 2, place.list / 2 + get + put / 2
+    if losses == 1:
+        # It reads the winner, and beside it the next one; if that is there, it lists, and reads what else there is.
+        more = quiet.second(exposed + put / 2 + get / 2)
+        again, seen, window = get, put / 2 + get / 2, get / 2 + put / 2
+        return (
+            again + more * (place.list + get),
+            seen + more * (get / 2 + place.list / 2),
+            window + more * (place.list / 2 + get / 2),
+        )
+    # The winner was read beside the put, unless it came between the two.
+    missed = min(1.0, quiet.rate * max(0.0, put - get) / 2)
+    return missed * get, 0.0, put + missed * get
+
+
+def _pause(place: Place, losses: int, older: float) -> float:
+    pause = effects.Pause(losses, "lost", round(older))
+    return POLICY.delay(pause, lambda low, high: (low + high) / 2, nearby=place.nearby, put_seconds=place.put)
 
 
 def row(place: Place) -> str:
@@ -298,6 +333,11 @@ class _Shell:
     new: int
     started: float
     puts: int = 0
+    # The last version that was put, and the seconds of that put.
+    last: int = -1
+    put_seconds: float = 0.0
+    # A version that was read, or was missing, a moment ago: there is no later one yet.
+    seen: int | None = None
 
     def carry_out(self, loop: Generator[effects.Effect, effects.Reply, CommitOutcome]) -> Steps:
         effect = next(loop)
@@ -311,11 +351,15 @@ class _Shell:
             case effects.VersionExists():
                 return effects.Yes()  # it was seen a moment ago
             case effects.TryCommit(version, data):
-                self.puts += 1
-                return (yield from self._request(place.put, functools.partial(self._put, version, data)))
+                return (yield from self._try(version, data))
             case effects.ReadCommits(first, last):
-                found = yield from self._request(place.get, lambda: log.commits[first : last + 1])
+                # Beside the first winner, the version after it is read.
+                ahead = first == self.last and not place.nearby
+                found, newest = yield from self._request(place.get, lambda: (log.commits[first : last + 1], log.newest))
+                self.seen = first if ahead and newest == first else None
                 return effects.Commits((*found, *(None,) * (last + 1 - first - len(found))))
+            case effects.NewestVersion(after) if after == self.seen:
+                return effects.Newest(after)
             case effects.NewestVersion(after):
                 # The next one is asked for; a listing follows only where it is there.
                 newest = yield from self._request(place.get, lambda: log.newest)
@@ -323,9 +367,38 @@ class _Shell:
                     newest = yield from self._request(place.list, lambda: log.newest)
                 return effects.Newest(newest)
             case effects.Pause():
-                now = yield POLICY.delay(effect, self.chance.uniform, nearby=place.nearby)
+                uniform, nearby = self.chance.uniform, place.nearby
+                delay = POLICY.delay(effect, uniform, nearby=nearby, put_seconds=self.put_seconds)
+                if delay:
+                    self.seen = None
+                now = yield delay
                 return effects.Elapsed(now - self.started)
         raise AssertionError(effect)
+
+    def _try(self, version: int, data: bytes) -> Steps:
+        """A put; over a network, after the first one, with a read of the version at the same time."""
+        beside = self.puts > 0 and not self.place.nearby
+        self.puts, self.last, self.seen = self.puts + 1, version, None
+        putting = self.put_seconds = _varied(self.place.put, self.chance)
+        reading = _varied(self.place.get, self.chance) if beside else 0.0
+        found: list[bytes] = []
+        if beside and reading < putting:
+            yield reading / 2
+            found = self.log.commits[version : version + 1]
+            yield (putting - reading) / 2
+        else:
+            yield putting / 2
+        created = self._put(version, data)
+        if beside and reading >= putting:
+            yield (reading - putting) / 2
+            found = self.log.commits[version : version + 1]
+            yield reading / 2
+        else:
+            yield putting / 2
+        if created:
+            return effects.Committed()
+        self.seen = version if found else None
+        return effects.Exists(tuple(found))
 
     def _request(self, seconds: float, carry_out: Callable[[], Any]) -> Steps:
         half = _varied(seconds, self.chance) / 2
@@ -334,11 +407,11 @@ class _Shell:
         yield half
         return reply
 
-    def _put(self, version: int, data: bytes) -> effects.Committed | effects.Exists:
+    def _put(self, version: int, data: bytes) -> bool:
         if not self.log.put(version, data):
-            return effects.Exists()
+            return False
         self.log.files.append(_replaced(self.log.files[-1], self.slot, self.new))
-        return effects.Committed()
+        return True
 
 
 def _replaced(files: tuple[int, ...], slot: int | None, new: int) -> tuple[int, ...]:
@@ -351,7 +424,7 @@ def _prepared(log: Log, read: int, slot: int | None, new: int, txn_id: str) -> P
             read_version=read,
             read_set=ReadSet(version=read),
             actions=[_file(f"{new}")],
-            commit_info={"operation": "WRITE", "isBlindAppend": True},
+            commit_info={"operation": "WRITE", "isBlindAppend": True, "readVersion": read},
             txn_id=txn_id,
         )
     old = _file(f"{log.files[read][slot]}", slot)
@@ -360,7 +433,7 @@ def _prepared(log: Log, read: int, slot: int | None, new: int, txn_id: str) -> P
         read_version=read,
         read_set=ReadSet(version=read).with_predicate(_slot_is(slot)).with_files([old]),
         actions=[remove, _file(f"{new}", slot)],
-        commit_info={"operation": "UPDATE"},
+        commit_info={"operation": "UPDATE", "readVersion": read},
         txn_id=txn_id,
         table=TABLE,
     )
