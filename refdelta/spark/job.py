@@ -33,11 +33,13 @@ from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.request import WriteRequest
     from refdelta_storage import Store
+
+    PartWriter = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 _WRITTEN = "attempt string, written binary"
@@ -70,17 +72,30 @@ class FrameRows(Rows):
     def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows in one Spark job. The files of a failed job, and of attempts without a result, are removed."""
         writer.check_fits(self.schema)
-        with watched(self._df.sparkSession, writer.store) as watch:
-            token = watch.token
+        return write_job(self._df.sparkSession, writer, lambda work, schema: tasks.over(self._df, work, schema))
 
-            def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                written = write_part(writer, token, batches)
-                yield pa.record_batch({"attempt": [attempt(token)], "written": [pickle.dumps(written)]})
 
-            with raise_again():
-                parts = tasks.over(self._df, work, _WRITTEN).collect()
-            watch.counting.update(part.attempt for part in parts)
-        return together(writer, [pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
+def write_job(spark: Any, writer: FileWriter, frame_of: Callable[[PartWriter, str], Any]) -> WrittenFiles:
+    """Write rows in one Spark job. The files of a failed job, and of attempts without a result, are removed.
+
+    Args:
+        spark: the session.
+        writer: the writer of the files.
+        frame_of: makes a DataFrame of the results that a function, the first argument, yields once for the rows of each
+            task; the second argument is the schema of the results. So the rows of a task need not return to Java
+            between the function that makes them and the one that writes them.
+    """
+    with watched(spark, writer.store) as watch:
+        token = watch.token
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            written = write_part(writer, token, batches)
+            yield pa.record_batch({"attempt": [attempt(token)], "written": [pickle.dumps(written)]})
+
+        with raise_again():
+            parts = frame_of(work, _WRITTEN).collect()
+        watch.counting.update(part.attempt for part in parts)
+    return together(writer, [pickle.loads(part.written) for part in parts])  # noqa: S301 - of our own workers
 
 
 def write_part(writer: FileWriter, token: str, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:

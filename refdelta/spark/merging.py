@@ -44,7 +44,7 @@ from refdelta.operations.write.target import Target
 from refdelta.spark import frames, tasks
 from refdelta.spark.buckets import FILE, ID, ROW, as_engine, in_buckets
 from refdelta.spark.failures import SparkUnavailableError, raise_again, reported
-from refdelta.spark.job import FrameRows
+from refdelta.spark.job import FrameRows, write_job
 from refdelta.spark.types import arrow_schema, declared_schema, delta_schema, spark_schema
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from refdelta.operations.merge.plan import MergePlan
     from refdelta.operations.write.row_rules import RowRules
     from refdelta.spark.buckets import Bucket
+    from refdelta.spark.job import PartWriter
     from refdelta.transaction.transaction import Transaction
 
 
@@ -98,6 +99,8 @@ class ShuffledSource:
         """The first pass: the positions of the rows that match."""
         plan, names = self._plan, table.schema.names
         found = MergeMatches()
+        if not table.files.num_rows:
+            return found
         needed = plan.columns_to_find(plan.target_alias)
         columns = [name for name in names if name in needed] or names[:1]
         target = frames.scan_frame(self._spark, plan_scan(table, columns), file_column=FILE, row_column=ROW)
@@ -117,33 +120,42 @@ class ShuffledSource:
         """
         feed = needs_feed(txn, found)
         changing = found.acting if feed else found.updated
-        made = [self._changed(txn, table, changing, feed)] if changing else []
-        if self._plan.of_source:
-            marks = self._spark.sparkContext.accumulator({}, _HighestNumbers(self._plan.rules))
-            made.append(self._inserted(table, feed, marks))
         added: list[Add] = []
-        if made:
-            rows = functools.reduce(lambda one, other: one.unionAll(other), made)
-            if table.partition_columns:
-                from pyspark.sql import functions as f
+        if changing or self._plan.of_source:
+            marks = self._spark.sparkContext.accumulator({}, _HighestNumbers(self._plan.rules))
 
-                # Without it each task has rows of all partitions, and writes a file into each.
-                rows = rows.hint("rebalance", *(f.col(quoted(name)) for name in table.partition_columns))
+            def made(then: PartWriter, schema: Any) -> Any:
+                parts = [self._changed(txn, table, changing, feed, then, schema)] if changing else []
+                if self._plan.of_source:
+                    parts.append(self._inserted(table, feed, marks, then, schema))
+                return functools.reduce(lambda one, other: one.unionAll(other), parts)
+
             target = Target(table.schema, tuple(table.partition_columns), table.properties, table.clustering_columns)
+            writer = FileWriter(txn.store, target, feed=feed)
             with running():
-                written = FrameRows(rows).write(FileWriter(txn.store, target, feed=feed))
+                if table.partition_columns:
+                    from pyspark.sql import functions as f
+
+                    # Without the hint each task has rows of all partitions, and writes a file into each.
+                    rows = made(iter, _schemas(table, feed)[0])
+                    rows = rows.hint("rebalance", *(f.col(quoted(name)) for name in table.partition_columns))
+                    written = FrameRows(rows).write(writer)
+                else:
+                    written = write_job(self._spark, writer, made)
             txn.stage_written([*written.adds, *written.changes])
             added += written.adds
             updated = sum(count for what, count in found.counts.items() if what.endswith("updated"))
             found.counts["inserted"] = written.rows - updated
-            found.marks = marks.value if self._plan.of_source else {}
+            found.marks = marks.value
         if found.acting and not txn.vectors:
             added += _copy(txn, table, found)
         return added
 
-    def _changed(self, txn: Transaction, table: Snapshot, rows: RowsByFile, feed: bool) -> Any:
-        """The updated rows, as a DataFrame of the table's schema; with ``feed`` all changed rows before and after the
-        change, with their change type.
+    def _changed(
+        self, txn: Transaction, table: Snapshot, rows: RowsByFile, feed: bool, then: PartWriter, schema: Any
+    ) -> Any:
+        """A DataFrame of the results of a function over the updated rows of each bucket, in the table's schema; with
+        ``feed`` over all changed rows before and after the change, with their change type.
         """
         plan, numbers = self._plan, sorted(rows)
         files = chosen(table.files, numbers)
@@ -151,8 +163,7 @@ class ShuffledSource:
         source = self._source.columns(plan.columns_to_change(plan.source_alias))
         if len(self._matched) < self.keys.rows // 2:  # else the filter costs more than it saves
             source = _matching(source, self._matched)
-        schema, expected = _schemas(table, feed)
-        bare = table.without_files()
+        expected, bare = _schemas(table, feed)[1], table.without_files()
 
         def change(bucket: Bucket) -> Iterator[pa.RecordBatch]:
             for piece in gathered(bucket.target, bucket.pieces.piece_bytes):
@@ -160,17 +171,18 @@ class ShuffledSource:
                     yield as_schema(batch.columns, expected)
 
         count = self._buckets(table.with_files(files))
-        return in_buckets(plan, source, target, count, change, schema)
+        return in_buckets(plan, source, target, count, lambda bucket: then(change(bucket)), schema)
 
-    def _inserted(self, table: Snapshot, feed: bool, marks: Any) -> Any:
-        """The inserted rows, as a DataFrame of the table's schema; with ``feed`` with their change type.
+    def _inserted(self, table: Snapshot, feed: bool, marks: Any, then: PartWriter, schema: Any) -> Any:
+        """A DataFrame of the results of a function over the inserted rows of each task, in the table's schema; with
+        ``feed`` with their change type.
 
         The last values of identity columns are added to ``marks``.
         """
         plan, alias = self._plan, self._plan.source_alias
         looked_at = (clause.condition_columns | clause.value_columns for clause in plan.of_source)
         source = self._source.columns(path[1] for path in frozenset().union(*looked_at) if path[0] == alias)
-        schema, expected = _schemas(table, feed)
+        expected = _schemas(table, feed)[1]
         fields, bare, matched = delta_schema(source.schema), table.without_files(), self._matched
 
         def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -184,7 +196,7 @@ class ShuffledSource:
                         new = marked(made, INSERT) if feed else made
                         yield as_schema(new.columns, expected)
 
-        return tasks.over(source, insert, schema)
+        return tasks.over(source, lambda batches: then(insert(batches)), schema)
 
     def _buckets(self, table: Snapshot) -> int:
         """The number of buckets: the source's rows of each fit into a worker's memory, and no worker is idle."""
@@ -316,6 +328,7 @@ def _schemas(table: Snapshot, feed: bool) -> tuple[Any, pa.Schema]:
     return schema, arrow_schema(schema)
 
 
+_SIZE = "size\n"
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
@@ -411,21 +424,46 @@ class FrameSource:
         return ShuffledSource(self._spark, kept, plan, keys, size)
 
 
+def _bytes(frame: Any) -> Any:
+    """The size of each row of a DataFrame in Arrow's memory in bytes, for nested columns that of their text."""
+    from pyspark.sql import functions as f
+
+    fixed, sizes = 0, []
+    for item in arrow_schema(frame.schema):
+        column = f.col(quoted(item.name))
+        if pa.types.is_string(item.type) or pa.types.is_binary(item.type):
+            sizes.append(f.octet_length(column))
+        elif pa.types.is_nested(item.type):
+            sizes.append(f.octet_length(column.cast("string")))
+        elif not pa.types.is_null(item.type):
+            fixed += -(-item.type.bit_width // 8)
+    known = (f.coalesce(size, f.lit(0)).cast("long") for size in sizes)
+    return functools.reduce(lambda one, other: one + other, known, f.lit(fixed + 4 * len(sizes)).cast("long"))
+
+
 def _measured(kept: KeptFrame, plan: MergePlan) -> tuple[KeyValues, int]:
-    """The keys of the source, and the size of its rows in bytes."""
-    fields = delta_schema(kept.frame.drop(ID).schema)
+    """The keys of the source, and the size of its rows in bytes. Only the keys pass through Python."""
+    names = [path[1] for path in plan.on.columns if path[0] == plan.source_alias]
+    own = kept.columns(names).schema  # with the ids, since rows without columns could not be counted
+    fields = delta_schema(own)
+    sized = kept.frame.select(*map(quoted, own.names), _bytes(kept.frame.drop(ID)).alias(_SIZE))
 
     def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fit, size = as_engine(fields), 0
+
+        def keys(batch: pa.RecordBatch) -> pa.RecordBatch:
+            nonlocal size
+            size += pc.sum(batch.column(_SIZE)).as_py() or 0
+            return fit(batch.drop_columns([_SIZE]))
+
         with reported():
             found = KeyValues.of(plan.on, plan.source_alias, empty_table(to_arrow(fields)))
-            for piece in gathered((fit(batch.drop_columns([ID])) for batch in batches), PIECE_BYTES):
+            for piece in gathered(map(keys, batches), PIECE_BYTES):
                 found = found.and_of(KeyValues.of(plan.on, plan.source_alias, piece))
-                size += piece.nbytes
         yield pa.record_batch({"size": [size], "keys": [pickle.dumps(found)]})
 
     with running():
-        parts = tasks.over(kept.frame, measure, "size long, keys binary").collect()
+        parts = tasks.over(sized, measure, "size long, keys binary").collect()
     keys = KeyValues.of(plan.on, plan.source_alias, empty_table(to_arrow(fields)))
     for part in parts:
         keys = keys.and_of(pickle.loads(part.keys))  # noqa: S301 - of our own workers

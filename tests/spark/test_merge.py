@@ -381,3 +381,52 @@ def test_rows_of_the_source_that_are_lost_with_a_worker(tmp_path, shuffled, spar
     with pytest.raises(SparkUnavailableError, match="a worker that held rows of the source of the MERGE is lost"):
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
     assert (files(tmp_path), held(path)) == (before, rows)
+
+
+def test_in_a_table_without_files_nothing_is_looked_for(tmp_path, shuffled, spark, monkeypatch):
+    path = str(tmp_path)
+    write_deltalake(path, pa.table({"id": pa.array([], pa.int64()), "name": pa.array([], pa.string())}))
+    monkeypatch.setattr(merging, "in_buckets", None)
+    merge = DeltaTable(path).merge(spark.createDataFrame(SOURCE.drop_columns(["part"])), ON, executor=shuffled)
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert held(path) == sorted(map(repr, SOURCE.drop_columns(["part"]).to_pylist()))
+
+
+def test_changed_and_new_rows_do_not_return_to_java_before_they_are_written(tmp_path, shuffled, spark, monkeypatch):
+    schemas, real = [], merging.tasks.over
+
+    def noted(frame, function, schema):
+        schemas.append(schema)
+        return real(frame, function, schema)
+
+    path = str(tmp_path)
+    write_deltalake(path, pa.table({"id": range(10), "name": ["old"] * 10}), configuration=VECTORS)
+    monkeypatch.setattr(merging.tasks, "over", noted)
+    source = spark.range(5, 15).selectExpr("id", "'new' as name")
+    merge = DeltaTable(path).merge(source, ON, executor=shuffled)
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert DeltaTable(path).to_pyarrow_table().num_rows == 15
+    # Sizes and keys, the rows that match, and then the files of the changed and of the new rows.
+    assert schemas == ["size long, keys binary", "part binary", *["attempt string, written binary"] * 2]
+
+
+def test_the_size_of_a_source_is_found_without_its_rows(spark):
+    count = 1000
+    frame = spark.range(count).selectExpr(
+        "id",
+        "CAST(id AS INT) AS number",
+        "CAST(id AS DECIMAL(15, 2)) AS price",
+        "id % 2 = 0 AS even",
+        "DATE'2026-01-01' AS day",
+        "CAST(NULL AS STRING) AS nothing",
+        "repeat('é', 10) AS `a text`",
+        "X'0102' AS bytes",
+        "array('abc', 'd') AS listed",
+        "named_struct('a', id) AS `in`",
+        "map('k', 1.5D) AS pairs",
+        "parse_json('{\"a\": 1}') AS any",
+    )
+    sizes = [row.n for row in frame.select(merging._bytes(frame).alias("n")).collect()]
+    fixed = 8 + 4 + 16 + 1 + 4 + 3 * 4 + 20 + 2
+    assert len(sizes) == count
+    assert all(fixed < size < fixed + 100 for size in sizes)
