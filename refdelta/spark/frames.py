@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,6 +53,13 @@ _TASK_ROWS = 1_000_000
 _PLACE_BITS = 40
 # The key has the size of a file modulo this number instead, if these are distinct.
 _SIZES = 2**23
+# A bitmap of deleted rows is of a block of so many rows, of 64 in each word; so many blocks are broadcast, 32 MiB.
+_BLOCK_BITS = 12
+_BLOCK_WORDS = 2**_BLOCK_BITS // 64
+_BLOCKS = 2**16
+# The bytes of files without deleted rows up to which these are read together with the other files of the table: the
+# look-up of a bitmap for each row costs less than a second DataFrame.
+_TOGETHER_BYTES = 256 * 2**20
 # The bytes of data files that one task of the engine's own reader reads.
 _TASK_BYTES = 128 * 2**20
 
@@ -67,6 +75,7 @@ _UTC = frozenset(["UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00"])
 
 # Names that no column of a table has: these may not contain line breaks.
 _FILE, _PATH, _PLANNED, _ROW, _KEY = "file\n", "path\n", "planned\n", "row\n", "key\n"
+_MARK, _PLACE, _WORDS = "mark\n", "place\n", "words\n"
 
 
 def read(
@@ -120,9 +129,15 @@ def read(
     else:
         shared_store(uri, None)  # raises for a table in memory
         table = uri if version is None else DeltaTable.in_store(uri.store, version)
-    frame = scan_frame(spark, table.scan(columns, filter))
+    scan = table.scan(columns, filter)
+    frame = scan_frame(spark, scan)
     # A version that the caller named never changes: a write of rows made from it depends on no newer version.
-    return frame if table.pinned else noted(frame, table.store.uri, table.version())
+    frame = frame if table.pinned else noted(frame, table.store.uri, table.version())
+    if scan.plan.row_filter is not None:
+        return frame
+    from refdelta.spark.counted import counted  # imports pyspark
+
+    return counted(frame, scan)
 
 
 def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_column: str | None = None) -> Any:
@@ -193,6 +208,9 @@ def _native(spark: Any, scan: Scan, files: Sequence[ScanFile], *, located: bool)
     if located or not hidden or len(hidden) == len(files):
         return _parquet(spark, scan, files, range(len(files)), located=located)
     plain = sorted(set(range(len(files))) - set(hidden))
+    small = sum(files[number].size for number in plain) <= _TOGETHER_BYTES
+    if small and not _partitions(scan) and _size_marks(scan, files, range(len(files))) is not None:
+        return _parquet(spark, scan, files, range(len(files)), located=False)
     whole = _parquet(spark, scan, files, plain, located=False)
     rest = _parquet(spark, scan, files, hidden, located=False)
     return None if whole is None or rest is None else whole.union(rest)
@@ -209,15 +227,15 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
         return None
     place = frame.metadataColumn("_metadata")
     gone = {number: vector for number in numbers if (vector := files[number].deletion_vector) is not None}
-    partitions = [item for item in scan.plan.read if item.name in scan.plan.partition_columns]
+    partitions = _partitions(scan)
     if not located and not partitions:
         if not gone:
             return _named(frame, _stored(scan))
-        if (marks := _size_marks(scan, files, gone)) is not None:
+        if (marks := _size_marks(scan, files, numbers)) is not None:
             mark = place["file_size"].bitwiseAND(f.lit(_SIZES - 1))
-            frame = frame.select("*", _key(mark, place["row_index"]).alias(_KEY))
-            hidden = _hidden_rows(spark, scan.store, [(marks[number], vector) for number, vector in gone.items()])
-            return _named(frame.join(hidden, _KEY, "left_anti").drop(_KEY), _stored(scan))
+            frame = frame.select("*", mark.alias(_MARK), place["row_index"].alias(_PLACE))
+            hidden = [(marks[number], vector) for number, vector in gone.items()]
+            return _named(_without_deleted(spark, scan.store, frame, hidden), _stored(scan))
     located_rows = frame.select("*", place["file_path"].alias(_PATH), place["row_index"].alias(_ROW))
     frame = _named(located_rows, _stored(scan), _PATH, _ROW)
     path, planned = f.col(quoted(_PATH)), f.col(quoted(_PLANNED))
@@ -235,29 +253,86 @@ def _parquet(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequenc
         columns += [known[_FILE], quoted(_ROW)]
     if not gone:
         return frame.select(*columns)
-    frame = frame.select(*columns, _key(known[_FILE], f.col(quoted(_ROW))).alias(_KEY))
-    return frame.join(_hidden_rows(spark, scan.store, list(gone.items())), _KEY, "left_anti").drop(_KEY)
+    frame = frame.select(*columns, known[_FILE].alias(_MARK), f.col(quoted(_ROW)).alias(_PLACE))
+    return _without_deleted(spark, scan.store, frame, list(gone.items()))
+
+
+def _without_deleted(spark: Any, store: Store, frame: Any, gone: Sequence[tuple[int, DeletionVectorDescriptor]]) -> Any:
+    """The rows of a DataFrame that no deletion vector deletes.
+
+    Args:
+        spark: the session.
+        store: the table's folder.
+        frame: the rows, with the columns :data:`_MARK`, the number of the row's file, and :data:`_PLACE`, its position
+            there. Both are dropped.
+        gone: the numbers of the files that have vectors, each with the vector.
+    """
+    f = _functions()
+    mark, place = f.col(quoted(_MARK)), f.col(quoted(_PLACE))
+    if (blocks := _blocks(store, gone)) is None:
+        keyed = frame.select("*", _key(mark, place).alias(_KEY))
+        return keyed.join(_hidden_rows(spark, store, gone), _KEY, "left_anti").drop(_KEY, _MARK, _PLACE)
+    keyed = frame.select("*", _key(mark, f.shiftright(place, _BLOCK_BITS)).alias(_KEY))
+    frame = keyed.join(f.broadcast(spark.createDataFrame(blocks)), _KEY, "left")
+    word = f.get(f.col(quoted(_WORDS)), f.shiftright(place, 6).bitwiseAND(f.lit(_BLOCK_WORDS - 1)).cast("int"))
+    deleted = f.getbit(word, place.bitwiseAND(f.lit(63)).cast("int"))
+    # A block without deleted rows has no bitmap.
+    return frame.where(f.coalesce(deleted, f.lit(0)) == 0).drop(_KEY, _MARK, _PLACE, _WORDS)
+
+
+def _blocks(store: Store, gone: Sequence[tuple[int, DeletionVectorDescriptor]]) -> pa.Table | None:
+    """The deleted rows as bitmaps of blocks of rows: the key of each block that has deleted rows, and its words of 64
+    rows. None if there are too many rows to load them here, or if they are so scattered that bitmaps would be large.
+
+    A bitmap is found with one look-up in a small table, while a table of all deleted rows is larger than the caches of
+    a processor.
+    """
+    if sum(vector.cardinality for _, vector in gone) > _TASK_ROWS:
+        return None
+    vectors = load_deletion_vectors(store, [vector for _, vector in gone])
+    places = [to_positions(rows).to_numpy() for rows in vectors]
+    marks = np.repeat(np.array([number for number, _ in gone], np.int64), [len(own) for own in places])
+    rows = np.concatenate([np.empty(0, np.int64), *places]).astype(np.int64)
+    keys = (marks << _PLACE_BITS) + (rows >> _BLOCK_BITS)
+    new = np.diff(keys, prepend=-1) != 0
+    count = int(np.count_nonzero(new))
+    if count > _BLOCKS:
+        return None
+    words = np.zeros(count * _BLOCK_WORDS, np.uint64)
+    word = (np.cumsum(new) - 1) * _BLOCK_WORDS + (rows >> 6 & (_BLOCK_WORDS - 1))
+    first = np.flatnonzero(np.diff(word, prepend=-1))
+    words[word[first]] = np.bitwise_or.reduceat(np.left_shift(np.uint64(1), (rows & 63).astype(np.uint64)), first)
+    bitmaps = pa.FixedSizeListArray.from_arrays(pa.array(words.view(np.int64)), _BLOCK_WORDS)
+    return pa.table({_KEY: pa.array(keys[new]), _WORDS: bitmaps.cast(pa.list_(pa.int64()))})
 
 
 def _key(file: Any, row: Any) -> Any:
-    """The number of the file and the position of a row, as one number."""
+    """The number of the file and the position of a row, or of a block, as one number."""
     return _functions().shiftleft(file, _PLACE_BITS) + row
 
 
 def _size_marks(scan: Scan, files: Sequence[ScanFile], numbers: Iterable[int]) -> dict[int, int] | None:
-    """The sizes of these files modulo :data:`_SIZES`; None if they are not distinct, or if a file has another size than
-    the log says.
+    """Of these files, the sizes modulo :data:`_SIZES` of those that have deletion vectors; None if another one of the
+    files has the same, or if a file has another size than the log says.
 
     Spark has the size of a row's file as a number, and its path as a string: a join by strings costs several times as
     much.
     """
-    marks = {}
+    marks, others = {}, set()
     for number in numbers:
-        path = _local(scan.store, files[number].key)
-        if Path(path).stat().st_size != files[number].size:
+        path, size = _local(scan.store, files[number].key), files[number].size
+        if Path(path).stat().st_size != size:
             return None
-        marks[number] = files[number].size % _SIZES
-    return marks if len(set(marks.values())) == len(marks) else None
+        if files[number].deletion_vector is None:
+            others.add(size % _SIZES)
+        else:
+            marks[number] = size % _SIZES
+    distinct = set(marks.values())
+    return marks if len(distinct) == len(marks) and distinct.isdisjoint(others) else None
+
+
+def _partitions(scan: Scan) -> list[StructField]:
+    return [item for item in scan.plan.read if item.name in scan.plan.partition_columns]
 
 
 def _stored(scan: Scan) -> list[StructField]:

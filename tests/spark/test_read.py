@@ -104,6 +104,73 @@ def test_vectors_meet_their_files_by_the_sizes_where_these_differ(spark, tmp_pat
     assert [name in plan for name in ("file_size", "file_path")] == [known_by == "file_size", known_by == "file_path"]
 
 
+@pytest.mark.parametrize("blocks", [0, 2**16])
+def test_deleted_rows_at_the_edges_of_words_and_blocks(spark, tmp_path, monkeypatch, blocks):
+    """Files of several blocks, the first, the last, or none of whose rows are deleted; a bitmap is of 4,096 rows."""
+    monkeypatch.setattr(frames, "_BLOCKS", blocks)
+    files = {  # the rows of each file, and those of them that are deleted
+        10_000: [0, 1, 62, 63, 64, 65, 127, 128, 4095, 4096, 4097, 8191, 9999],
+        9_000: [],
+        8_192: [8191],
+        8_193: [8192],
+        4_096: [*range(4096)][::2],
+        20_000: [*range(5000, 15_000)],
+    }
+    path = tmp_path / "t"
+    for file, (count, rows) in enumerate(files.items()):
+        data = pa.table({"row": range(count), "file": [file] * count})
+        write_deltalake(path, data, mode="append", configuration=VECTORS_ON)
+        if rows:
+            DeltaTable(path).delete(f"file = {file} AND row IN ({', '.join(map(str, rows))})")
+    found = assert_read_alike(spark, path)
+    assert found.num_rows == sum(files) - sum(map(len, files.values()))
+    assert_read_alike(spark, path, columns=["file"], filter="row % 64 = 63")
+    scan = DeltaTable(path).scan(["row"])
+    located = frames.scan_frame(spark, scan, file_column="file", row_column="place").where("row != place")
+    assert located.count() == 0
+    joined = read(spark, path)._jdf.queryExecution().optimizedPlan().toString()
+    assert ("LeftAnti" in joined) == (blocks == 0)
+
+
+def test_files_without_deleted_rows_are_read_alone_where_they_are_large(spark, tmp_path, monkeypatch):
+    path = tmp_path / "t"
+    for file in range(3):
+        data = pa.table({"row": range(file * 10 + 10), "file": [file] * (file * 10 + 10)})
+        write_deltalake(path, data, mode="append", configuration=VECTORS_ON)
+    DeltaTable(path).delete("file = 1 AND row = 3")
+    assert "Union" not in read(spark, path)._jdf.queryExecution().analyzed().toString()
+    assert_read_alike(spark, path)
+    monkeypatch.setattr(frames, "_TOGETHER_BYTES", 0)
+    assert "Union" in read(spark, path)._jdf.queryExecution().analyzed().toString()
+    assert_read_alike(spark, path)
+
+
+def test_a_file_that_has_the_size_of_one_with_deleted_rows_keeps_its_rows(spark, tmp_path):
+    path = tmp_path / "t"
+    for file in range(3):
+        data = pa.table({"row": range(10), "file": [file] * 10})
+        write_deltalake(path, data, mode="append", configuration=VECTORS_ON)
+    DeltaTable(path).delete("file = 1 AND row < 3")
+    assert len({*DeltaTable(path).scan().files["size"].to_pylist()}) == 1
+    assert assert_read_alike(spark, path).num_rows == 27
+
+
+def test_rows_are_counted_without_a_job(spark, deleted):
+    def jobs():
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+    frame, rows = read(spark, deleted), DeltaTable(deleted).count()
+    before = jobs()
+    assert frame.count() == rows
+    assert jobs() == before
+    assert frame.where("row >= 0").count() == frame.select("half").count() == rows
+    assert read(spark, deleted, filter="row < 10").count() == DeltaTable(deleted).scan(None, "row < 10").count()
+    before = jobs()
+    assert frame.cache().count() == rows
+    assert jobs() > before
+    frame.unpersist()
+
+
 def test_a_size_that_the_log_has_wrong_tells_no_files_apart(spark, tmp_path):
     path = tmp_path / "t"
     for file in range(2):
