@@ -40,9 +40,13 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 
-# The bytes of data files that one task reads, and the cost in bytes to open a file: the values of Spark's own readers.
+# The bytes of data files that one task reads at most, and the cost in bytes to open a file: the values of Spark's own
+# readers.
 _TASK_BYTES = 128 * 2**20
 _OPEN_BYTES = 4 * 2**20
+# Fewer bytes are shared among so many tasks, each of at least so many bytes. The number of cores is not known in the
+# process that plans, which has no session.
+_TASKS, _LEAST_BYTES = 16, 8 * 2**20
 
 
 class FilePartition(InputPartition):
@@ -55,9 +59,11 @@ class FilePartition(InputPartition):
 
 def file_partitions(scan: Scan) -> list[FilePartition]:
     """The files of a scan as partitions of about the size of a task. Raises the errors of ``scan_files``."""
-    files = (dataclasses.replace(file, vectors=None) for file in scan_files(scan))
+    files = [dataclasses.replace(file, vectors=None) for file in scan_files(scan)]
+    share = min(_TASK_BYTES, max(_LEAST_BYTES, sum(file.size for file in files) // _TASKS))
     return [
-        FilePartition(some, scan.plan) for some in at_most(files, lambda file: file.size + _OPEN_BYTES, _TASK_BYTES)
+        FilePartition(some, scan.plan)
+        for some in at_most(files, lambda file: file.size * _TASK_BYTES // share + _OPEN_BYTES, _TASK_BYTES)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import decimal
 import pickle
 from collections.abc import Iterator
@@ -283,3 +284,22 @@ def test_many_small_files_are_more_than_one_task(table: Path) -> None:
     wide = pa.table({"id": pa.arange(0, 100), "k": [f"p{number}" for number in range(100)]})
     write_deltalake(table, wide, mode="append")
     assert [len(part.value) for part in file_partitions(DeltaTable(table).scan())] == [31, 31, 31, 15]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks"),
+    [
+        ([7, 7, 7, 7], [1, 1, 1, 1]),  # few bytes, and still more than one task
+        ([1] * 8, [6, 2]),
+        ([40] * 16, [1] * 16),
+        ([30] * 100, [3] * 33 + [1]),  # 3 GB: as much as a task takes
+    ],
+)
+def test_the_tasks_of_few_large_files(table: Path, sizes: list[int], tasks: list[int]) -> None:
+    from refdelta.spark.source_readers import file_partitions
+
+    scan = DeltaTable(table).scan()
+    files = scan.files.take([0] * len(sizes))
+    place = files.schema.get_field_index("size")
+    files = files.set_column(place, "size", pa.array([size * 2**20 for size in sizes], pa.int64()))
+    assert [len(part.value) for part in file_partitions(dataclasses.replace(scan, files=files))] == tasks
