@@ -8,10 +8,11 @@ in brackets the fastest and the slowest round, and the median over the rounds of
 
 Read is TPC-H's lineitem as refdelta wrote it, of which one row in a hundred of every other file is deleted by vectors
 in the second table: counted, summed up under a filter, and read whole, all columns of all rows. Opening the table and
-planning is part of each figure, but the schema is given to bare Parquet, which reads deleted rows too. Written are the
-rows of that table into a new one. Deleted is one row in a thousand, scattered over all files, and merged are 100,000
-rows, nine in ten of them updates; both from copies of the same table, with deletion vectors, and the rows that are
-left are compared. refdelta syncs what it writes to the disk before it commits; the other two do not.
+planning is part of each figure, but the schema is given to bare Parquet, which reads deleted rows too. refdelta and
+delta-spark count by the statistics in the log. Written are the rows of that table into a new one. Deleted is one row
+in a thousand, scattered over all files, and merged are 100,000 rows, nine in ten of them updates; both from copies of
+the same table, with deletion vectors, and the rows that are left are compared. refdelta syncs what it writes to the
+disk before it commits; the other two do not.
 """
 
 from __future__ import annotations

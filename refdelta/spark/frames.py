@@ -1,9 +1,9 @@
 """A read of a table as a Spark DataFrame: planned by the engine, scanned by Spark.
 
 Spark's own reader of Parquet is several times as fast as rows that pass through Python, and takes pushed-down columns
-and filters. Delta's own information comes by joins: partition values and the number of a file by its path, the rows
-that deletion vectors hide by the number of the file and the position of the row in it. Where Spark's reader cannot be
-used (a store that it has no file system for, columns found by field id) workers read by the engine's reader.
+and filters. Delta's own information comes by joins: partition values and the number of a file by its path, bitmaps of
+deleted rows by the number of the file and the position in it. Where Spark's reader cannot be used (a store that it has
+no file system for, columns found by field id) workers read by the engine's reader.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _TASK_ROWS = 1_000_000
 _PLACE_BITS = 40
 # The key has the size of a file modulo this number instead, if these are distinct.
 _SIZES = 2**23
-# A bitmap of deleted rows is of a block of so many rows, of 64 in each word; so many blocks are broadcast, 32 MiB.
+# Deleted rows are broadcast as bitmaps, one for each block of rows that has any, in words of 64 rows: with so many
+# blocks 32 MiB. If they are in more blocks, the keys of rows are joined.
 _BLOCK_BITS = 12
 _BLOCK_WORDS = 2**_BLOCK_BITS // 64
 _BLOCKS = 2**16
@@ -91,9 +92,9 @@ def read(
     """A version of a table as a DataFrame.
 
     ``filter`` prunes files at once, with the statistics of the table; a ``where`` on the DataFrame prunes row groups
-    only. The version is determined at once, too: every action on the DataFrame sees the same rows. Errors of workers
-    leave Spark's actions as Spark's exceptions; within ``refdelta.spark.typed_errors()`` they are raised as
-    ``DeltaError``.
+    only. The version is determined at once, too: every action on the DataFrame sees the same rows. Without a filter,
+    its ``count`` follows from the log and starts no job, unless it is cached. Errors of workers leave Spark's actions
+    as Spark's exceptions; within ``refdelta.spark.typed_errors()`` they are raised as ``DeltaError``.
 
     Args:
         spark: the session.
@@ -290,9 +291,9 @@ def _blocks(store: Store, gone: Sequence[tuple[int, DeletionVectorDescriptor]]) 
     if sum(vector.cardinality for _, vector in gone) > _TASK_ROWS:
         return None
     vectors = load_deletion_vectors(store, [vector for _, vector in gone])
-    places = [to_positions(rows).to_numpy() for rows in vectors]
+    places = [to_positions(rows).to_numpy().view(np.int64) for rows in vectors]
     marks = np.repeat(np.array([number for number, _ in gone], np.int64), [len(own) for own in places])
-    rows = np.concatenate([np.empty(0, np.int64), *places]).astype(np.int64)
+    rows = np.concatenate(places)
     keys = (marks << _PLACE_BITS) + (rows >> _BLOCK_BITS)
     new = np.diff(keys, prepend=-1) != 0
     count = int(np.count_nonzero(new))
