@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from concurrency.appender import CREATE, QUICKLY, ROWS, append, prepare, race
 from refdelta import DeltaTable, errors, write_deltalake
@@ -230,7 +231,7 @@ def test_a_pause_is_as_long_as_the_puts_of_the_older_transactions_take():
 
     now, slept = [1.0], []
     store = table(20, Slow())
-    commit(store, dataclasses.replace(prepare("old", 9), commit_info={"operation": "WRITE", "readVersion": 9}))
+    commit(store, structs.replace(prepare("old", 9), commit_info={"operation": "WRITE", "readVersion": 9}))
     commit(
         store,
         prepare("late", 19),
