@@ -60,7 +60,7 @@ def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True, of="bench on Spark")
+@pytest.mark.sample(all=1, daily=True, of="long on Spark")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(900)  # a Spark, beside what else runs
 def test_delta_spark_takes_part_in_small(tmp_path):

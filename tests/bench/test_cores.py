@@ -36,7 +36,6 @@ def test_disturbed_samples_do_not_count_unless_all_are():
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True, of="bench on Spark")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_all_work_is_done_in_small(tmp_path):
     command = [sys.executable, "cores.py", "--scale", "0.01", "--files", "3", "--rounds", "1", "--cores", "1,2"]
