@@ -298,11 +298,11 @@ def _count(both: ComparedTable, version: int) -> ComparisonResult:
 
 
 def _history(both: ComparedTable, numbers: range) -> tuple[str, str | None]:
-    limit = len(numbers)
-    ours = {entry["version"]: _commit(entry) for entry in both.table.history(limit)}
-    # The whole history: with a limit delta-spark adjusts the times of files from there on, not from the first version.
-    entries = oracle.history(both.spark, both.place)
-    theirs = {entry["version"]: _commit(entry) for entry in entries if entry["version"] in numbers}
+    # The whole history of both: with a limit the times of files are adjusted from there on, not from the first version.
+    ours, theirs = (
+        {entry["version"]: _commit(entry) for entry in entries if entry["version"] in numbers}
+        for entries in (both.table.history(), oracle.history(both.spark, both.place))
+    )
     found = counted(len(ours), "commit")
     if ours.keys() != theirs.keys():
         return found, f"versions {sorted(ours)} in refdelta, {sorted(theirs)} in delta-spark"

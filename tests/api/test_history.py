@@ -25,6 +25,8 @@ def table(tmp_path):
         write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append")
         if number == 3:
             DeltaTable(tmp_path).create_checkpoint()
+    for number in range(6):  # with a limit, equal times are adjusted from there on
+        os.utime(tmp_path / commit_key(number), (1_000 + number, 1_000 + number))
     return tmp_path
 
 
