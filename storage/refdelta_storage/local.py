@@ -96,13 +96,8 @@ class LocalStore(Store):
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)
-        # Without the context of the other methods, which costs a commit as much as a call of the system.
-        try:
+        with self._errors("create", key):
             return self._names.create(path, data) if found is None else taken(path)
-        except (OSError, MemoryError) as error:
-            if isinstance(error, StorageError):
-                raise
-            raise failure("create", key, self.uri, error) from error
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -207,13 +202,9 @@ class LocalStore(Store):
 
     def head(self, key: str) -> ObjectInfo:
         path, status = self._look(key)
-        if status is None:
-            try:
+        if status is None:  # nothing there, or the system says why not
+            with self._errors("read", key):
                 status = os.stat(path)
-            except _ABSENT:
-                raise not_found(key, self.uri) from None
-            except OSError as error:
-                raise failure("read", key, self.uri, error) from error
         if not stat.S_ISREG(status.st_mode):
             raise not_found(key, self.uri)
         return _info(key, status)
@@ -303,18 +294,30 @@ class LocalStore(Store):
         found = _check_links(self._root, key)
         return f"{self._root}/{key}", found
 
-    @contextmanager
-    def _errors(self, action: str, key: str) -> Iterator[None]:
-        try:
-            yield
-        except StorageError:
-            raise
-        except MemoryError as error:  # of a file that is larger than the memory
-            raise failure(action, key, self.uri, error) from error
-        except OSError as error:
-            if action == "read" and isinstance(error, _ABSENT):
-                raise not_found(key, self.uri) from error
-            raise failure(action, key, self.uri, error) from error
+    def _errors(self, action: str, key: str) -> _Errors:
+        return _Errors(action, key, self.uri)
+
+
+class _Errors:
+    """A block in which errors of the system become a ``StorageError``. A generator would cost a commit as much as a
+    call of the system.
+    """
+
+    __slots__ = ("action", "key", "uri")
+
+    def __init__(self, action: str, key: str, uri: str) -> None:
+        self.action, self.key, self.uri = action, key, uri
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        # A lack of memory is that of a file which is larger.
+        if isinstance(error, StorageError) or not isinstance(error, (OSError, MemoryError)):
+            return
+        if self.action == "read" and isinstance(error, _ABSENT):
+            raise not_found(self.key, self.uri) from error
+        raise failure(self.action, self.key, self.uri, error) from error
 
 
 @functools.cache

@@ -50,11 +50,15 @@ class NewFile:
     def __init__(self, path: str, descriptor: int, temporary: str | None = None) -> None:
         self.path, self.descriptor, self.temporary = path, descriptor, temporary
 
-    def discard(self) -> None:
-        """Close it, if it is open, and remove the temporary name, if there is one."""
+    def close(self) -> None:
+        """Close it, if it is open."""
         if self.descriptor >= 0:
             descriptor, self.descriptor = self.descriptor, -1
             os.close(descriptor)
+
+    def discard(self) -> None:
+        """Close it, and remove the temporary name, if there is one."""
+        self.close()
         if self.temporary is not None:
             unlink(self.temporary)
 
@@ -194,30 +198,27 @@ class Naming:
         """Put the file, which is written, in the place of whatever has its name."""
         if self.fsync:
             os.fsync(file.descriptor)
-        if file.temporary is None:
-            drop_checksum(file.path)
-            try:
-                link_open(file.descriptor, file.path)
-            except FileExistsError:
-                self._name_temporarily(file)
-            except OSError as error:
-                if error.errno not in _LINKS_REFUSED:
-                    raise
-                self.unnamed = False
-                self._copy(file)
-            else:
-                self._sync_folder(os.path.dirname(file.path))
-                return
-        descriptor, file.descriptor = file.descriptor, -1
-        os.close(descriptor)
-        temporary, file.temporary = file.temporary, None
-        self.publish(temporary or "", file.path)
+        temporary = file.temporary or self._named(file)
+        if temporary is None:
+            self._sync_folder(os.path.dirname(file.path))
+            return
+        file.close()
+        self.publish(temporary, file.path)
 
-    def _name_temporarily(self, file: NewFile) -> None:
-        """Give a file without a name a temporary one, since only a file with a name can replace another one."""
-        temporary = temporary_beside(file.path)
-        link_open(file.descriptor, temporary)
-        file.temporary = temporary
+    def _named(self, file: NewFile) -> str | None:
+        """Give a file without a name its own; returns the temporary name that it got instead, if it got one."""
+        drop_checksum(file.path)
+        try:
+            link_open(file.descriptor, file.path)
+        except FileExistsError:  # only a file with a name can replace another one
+            file.temporary = temporary_beside(file.path)
+            link_open(file.descriptor, file.temporary)
+        except OSError as error:
+            if error.errno not in _LINKS_REFUSED:
+                raise
+            self.unnamed = False
+            self._copy(file)
+        return file.temporary
 
     def _copy(self, file: NewFile) -> None:
         """Copy a file to one with a temporary name, where the system refuses links to open files."""
