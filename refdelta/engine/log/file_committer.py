@@ -163,10 +163,10 @@ class FileCommitter:
         with ThreadPoolExecutor(1, thread_name_prefix="refdelta") as pool:
             reading = submitted(pool, copy_context().run, read_commit, self._store, version)
             outcome = self._store.put_if_absent(key, data)
-        try:
-            return outcome, reading.result()
-        except storage.StorageError:
-            return outcome, None  # if it is needed, it will be read again
+        if isinstance(outcome, storage.Exists):
+            with contextlib.suppress(storage.StorageError):  # it will be read again
+                return outcome, reading.result()
+        return outcome, None
 
     def _note(self, version: int, content: bytes) -> None:
         """Remember a file that was read."""
