@@ -14,9 +14,9 @@ from refdelta.core.log.actions import Add
 from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.core.table.clustering import DOMAIN as CLUSTERING
 from refdelta.core.table.types import VARIANT, StructField, StructType, is_nested, leaves, parse_schema, physical_name
+from refdelta.engine.arrow.text_maps import TextMaps
 from refdelta.engine.log.state import adds_table, to_adds
 from refdelta.errors import DeltaError, InvalidLogError
-from refdelta.verifier.file_index import TextMaps
 from refdelta.verifier.metadata import clustering_paths
 from refdelta.verifier.state import physical_rows
 from refdelta.verifier.variants import check_form

@@ -15,9 +15,10 @@ from refdelta.core.log.replay import Replay
 from refdelta.core.pruning.stats import load_stats
 from refdelta.core.table.features import features_of
 from refdelta.core.table.properties import get
+from refdelta.engine.arrow.text_maps import TextMaps, differing
 from refdelta.engine.log.state import key_of, keys_of, to_adds
 from refdelta.errors import InvalidLogError
-from refdelta.verifier.file_index import FileIndex, TextMaps, differing
+from refdelta.verifier.file_index import FileIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -15,9 +15,9 @@ from handmade import checkpoint_file
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import Replay
+from refdelta.engine.arrow.text_maps import TextMaps
 from refdelta.engine.log.state import adds_table, key_of, removes_table, to_adds
 from refdelta.verifier import file_index, log_files
-from refdelta.verifier.file_index import TextMaps
 from refdelta.verifier.log_files import CheckpointRows
 from refdelta.verifier.state import State, StateComparison, add_differences
 from refdelta_storage import MemoryStore
