@@ -140,7 +140,7 @@ def _transaction(place: Place, rate: float, conflict: float, writers: int) -> tu
     quiet = _Quiet(rate, _window(place))
     exposed = place.list / 2 + place.work + place.put / 2
     first = quiet.for_(exposed)
-    # Writers get into step: whoever lost to the last version of this writer mostly commits before its next one.
+    # Writers get into step: one that lost to the last version of this writer mostly commits before its next one.
     alone = 1 - 1 / writers if writers > 1 and not place.nearby else 1.0
     first *= alone
     looks = _attempts(place, quiet, conflict, writers, first, exposed, place.list)
@@ -168,7 +168,7 @@ def _attempts(
         passed = quiet.rate * (exposed + seen)
         older = max(0.0, older - passed)
         goes_on = (1 - wins) * (1 - conflict) ** (passed / (1 - wins + 1e-12))
-        # The last loss stands for all behind it.
+        # The last loss stands for all further ones.
         times = alive / (1 - goes_on) if losses == _LAST - 1 else alive
         seconds += times * (place.put + (1 - wins) * again)
         puts += times

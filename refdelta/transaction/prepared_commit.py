@@ -71,9 +71,11 @@ def prepare_commit(
             protocol = action
         elif isinstance(action, Metadata):
             metadata = staged = action
+    if applications:
+        reads = dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in applications))
     return PreparedCommit(
         read_version=snapshot.version if snapshot else -1,
-        read_set=_with_applications(reads, applications),
+        read_set=reads,
         actions=[*actions, *applications],
         commit_info=commit_info(
             described,
@@ -94,10 +96,6 @@ def prepare_commit(
         changes=changes,
         group_metrics=group_metrics,
     )
-
-
-def _with_applications(reads: ReadSet, applications: Sequence[Txn]) -> ReadSet:
-    return dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in applications)) if applications else reads
 
 
 def _clock(snapshot: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None) -> CommitClock | None:

@@ -99,7 +99,7 @@ def in_order(store: TracingStore) -> list[str]:
 
 def test_the_winner_and_the_next_version_are_read_side_by_side():
     class Pairs(Remote):
-        """Answers who asks for one of these when the others are asked for, too."""
+        """A request for one of these is answered when the others are requested, too."""
 
         all = threading.Barrier(2, timeout=30)
         wanted: frozenset[tuple[str, int]] = frozenset()

@@ -233,8 +233,8 @@ def _is_ascii(column: pa.Array) -> bool:
 
 
 def _has_few_digits(column: pa.Array) -> bool:
-    """Whether a column has decimals of 128 bits, none of which is null, negative or longer than 18 digits, and all of
-    which have at most the digits of their type.
+    """True for a column of decimals of 128 bits, without nulls and negative values, all of which have at most 18 digits
+    and at most the digits of their type.
     """
     kind = column.type
     if not pa.types.is_decimal128(kind) or kind.precision > _WORD_DIGITS or len(column) < _MANY_VALUES:

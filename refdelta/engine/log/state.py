@@ -246,7 +246,7 @@ def _perhaps_odd(paths: pa.ChunkedArray) -> bool:
 
 
 def _has_odd_mark(text: bytes) -> bool:
-    """Whether a string has "%", ":", "//" or "./". A search for two characters in a long text is slow."""
+    """True if a string has "%", ":", "//" or "./". A search for two characters in a long text is slow."""
     if b"%" in text or b":" in text:
         return True
     if len(text) < _LONG_TEXT:

@@ -47,7 +47,7 @@ class RowFilter(Protocol):
 
     @property
     def only_compares(self) -> bool:
-        """Whether it compares columns and constants, and computes nothing else."""
+        """True if it compares columns and constants, and computes nothing else."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that meet it."""
