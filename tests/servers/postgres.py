@@ -12,6 +12,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -57,6 +58,12 @@ class PostgresServer:
         if importlib.util.find_spec("psycopg") is None:
             raise ServerUnavailableError("there is no psycopg: pip install 'refdelta[postgres]'")
         self._programs = programs()
+        private = [folder for folder in self._programs.parents if not folder.stat().st_mode & stat.S_IXOTH]
+        if private and os.geteuid() == 0:
+            raise ServerUnavailableError(
+                f"PostgreSQL does not run as root, and no other user may enter {private[-1]}: chmod o+x, or run the "
+                "tests elsewhere or as another user"
+            )
         self.folder = Path(tempfile.mkdtemp(prefix="refdelta-postgres-"))
         self.port = _free_port()
         self._settings = {
