@@ -88,8 +88,10 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
-class _Highest:
-    """The highest resident memory since the kernel's mark was taken back, or as a thread sees it where it cannot be."""
+class Highest:
+    """A block whose ``peak`` is what the resident memory rises by, in bytes: by the kernel's mark, which is taken back
+    before, or as a thread sees it where it cannot be.
+    """
 
     def __enter__(self) -> Self:
         self.before = _resident()
@@ -123,7 +125,7 @@ def main() -> None:
     arguments = json.loads(sys.argv[2])
     print("ready", flush=True)
     sys.stdin.readline()
-    with _Highest() as memory:
+    with Highest() as memory:
         start = time.perf_counter()
         result = function(*arguments)
         seconds = time.perf_counter() - start

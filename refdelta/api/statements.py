@@ -166,6 +166,7 @@ class Statements(Handle):
             result["num_deleted_rows"]
         """
         with self.begin(**options) as txn:
+            txn.commits_at_once = True
             txn.delete(predicate)
             return txn.commit()
 
@@ -201,6 +202,7 @@ class Statements(Handle):
             table.update(new_values={"name": "O'Hara"}, predicate="id = 3")
         """
         with self.begin(**options) as txn:
+            txn.commits_at_once = True
             txn.update(updates, new_values, predicate)
             return txn.commit()
 
@@ -244,6 +246,7 @@ class Statements(Handle):
 
         def run(request: MergeRequest) -> CommitResult:
             with self.begin(**options) as txn:
+                txn.commits_at_once = True
                 txn.run_merge(source, request)
                 return txn.commit()
 

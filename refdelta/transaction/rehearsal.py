@@ -1,4 +1,5 @@
-"""A rehearsal: the commit loop over one recorded winner, with nothing written.
+"""A rehearsal: the commit loop over one recorded winner, with nothing written. It explains conflicts, and shows before
+data files are written that they would be written in vain.
 
 The loop is the real one, and so are its rules. Its puts are answered as if the log ended with the winner: the put at
 the winner's version loses, and the next one succeeds. Rows and deletion vectors are read from the store.
@@ -7,7 +8,7 @@ the winner's version loses, and the next one succeeds. Rows and deletion vectors
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import structs
 
@@ -22,9 +23,10 @@ from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.listing import newest_version
 from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import ConcurrentModificationError, DataFileError, InvalidLogError, StoreError
+from refdelta.errors import ConcurrentModificationError, DataFileError, DeltaError, InvalidLogError, StoreError
 from refdelta.transaction.driver import run_loop
 from refdelta.transaction.parties import described
+from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,6 +114,45 @@ def rehearse(
         error.describe(described(error.conflict, prepared, winner.data))
         return Rehearsal(prepared, error, None, shell.matched)
     return Rehearsal(prepared, None, outcome, shell.matched)
+
+
+class _UndecidedError(Exception):
+    """Rows would have to be looked for in the winner's files."""
+
+
+def certain_conflict(
+    store: Store,
+    prepared: PreparedCommit,
+    version: int,
+    match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]],
+) -> ConcurrentModificationError | None:
+    """The conflict of a transaction with the commit of a version, if the log and the deletion vectors show that there
+    is one. Only then are rows of its files read, since they may decide which conflict it is.
+
+    Args:
+        store: the table's store, which is only read.
+        prepared: the transaction, whose read version is the one before.
+        version: the version, which need not exist.
+        match_rows: as for :func:`rehearse`.
+
+    Returns:
+        The conflict, as the commit would raise it. None if there is none or no such commit, if rows of data files would
+        have to be read to find out, or if anything cannot be read: then the commit will tell.
+    """
+
+    def give_up(*_: object) -> NoReturn:
+        raise _UndecidedError
+
+    try:
+        data = read_commit(store, version)
+        if data is None:
+            return None
+        winner = RecordedCommit(version, data)
+        if rehearse(store, prepared, winner, lambda rows: [False] * len(rows), give_up).error is None:
+            return None
+        return rehearse(store, prepared, winner, match_rows, give_up).error
+    except (_UndecidedError, DeltaError, StorageError):
+        return None
 
 
 @dataclass

@@ -16,6 +16,7 @@ from msgspec import structs
 from pyroaring import BitMap64
 
 from refdelta import arguments
+from refdelta.core.commit.transaction import CommitTally
 from refdelta.core.conflicts.isolation import level_of
 from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
 from refdelta.core.conflicts.state import RowChanges
@@ -41,6 +42,7 @@ from refdelta.transaction.commit_info import (
     unrecorded,
 )
 from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, commit
+from refdelta.transaction.events import watching
 from refdelta.transaction.options import CommitOptions, check_options, checked
 from refdelta.transaction.post_commit import after_commit, failed
 from refdelta.transaction.prepared_commit import prepare_commit
@@ -64,6 +66,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_WORTH_A_REQUEST = 16 * 2**20
+"""The bytes of files whose rewriting takes much longer than a request to a remote store."""
 
 
 class Transaction:
@@ -105,6 +110,7 @@ class Transaction:
         self.row_matching = RowMatching()
         self.result_snapshot: Snapshot | None = None
         self.alone = False
+        self.commits_at_once = False
         self.kept_groups: tuple[Group, ...] = ()
         self._seen_at = None if age is None else time.monotonic() - age
         self._ended: str | None = None
@@ -480,6 +486,31 @@ class Transaction:
                 asked = structs.replace(prepared, level=level, changes=changes)
                 found.append(rehearse(self.store, asked, winner, self._match_rows, self._locate_rows))
         return found
+
+    def lose_early(self, operation: str, size: int) -> None:
+        """Raise the conflict that the commit would raise, if the next version is there already and conflicts with what
+        is staged. To be called before files are written, which would be in vain.
+
+        It looks only if the transaction ``commits_at_once``, so that the caller gets the same error from the same call;
+        and on a remote store, only if the request is short beside the rewriting.
+
+        Args:
+            operation: the operation's name, as for :meth:`describe`.
+            size: the bytes of the files that are to be rewritten.
+
+        Raises:
+            ConcurrentModificationError: the next version conflicts.
+        """
+        if not self.commits_at_once or (self.store.capabilities.remote and size < _WORTH_A_REQUEST):
+            return
+        from refdelta.transaction.rehearsal import certain_conflict
+
+        prepared = self._prepared(CommitDescription(operation, {}, {}, {}))
+        error = certain_conflict(self.store, prepared, self.version + 1, self._match_rows)
+        if error is not None:
+            error.describe(self.row_matching.placed(error.conflict))
+            with watching(self.store.uri, prepared, CommitTally(winners=1)):
+                raise error
 
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:

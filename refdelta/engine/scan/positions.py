@@ -84,7 +84,7 @@ def find_rows(scan: Scan, executor: Executor | None = None) -> Iterator[FileRows
         positions=True,
     )
 
-    files = scan_files(dataclasses.replace(scan, plan=plan))
+    files = list(scan_files(dataclasses.replace(scan, plan=plan)))
     return (executor or scan.executor).map(functools.partial(_find, scan.store, plan), files)
 
 
@@ -112,7 +112,7 @@ def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:
         file, known = task
         return FileRows(known, deleted_rows(scan.store, file), physical_rows(scan.store, file))
 
-    return scan.footers.map(look, zip(scan_files(bare), rows, strict=True))
+    return scan.footers.map(look, list(zip(scan_files(bare), rows, strict=True)))
 
 
 def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.RecordBatch]:
