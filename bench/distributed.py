@@ -5,7 +5,8 @@
 The table is lineitem in files of 16 MiB with deletion vectors. Deleted is one row in a thousand, scattered over all
 files; merged is a DataFrame with one row in a hundred, nine in ten of them updates, which stays with the workers if it
 is larger than what ``SparkExecutor`` collects; OPTIMIZE joins files up to 128 MiB. Each statement runs in a process of
-its own, with a Spark of its own that has run a small job before, on a copy of the table, and the rows left are counted.
+its own, with a Spark of its own that has run the same on a table of 60,000 rows before, on a copy of the table, and the
+rows left are counted.
 
 The driver's memory is what the resident memory of its Python rises by during the statement. Java is the driver's and
 the workers' at once in a local Spark; its memory is bounded by ``--memory``, and its processor seconds stand apart. A
@@ -42,6 +43,7 @@ from refdelta.spark import SparkExecutor
 FILE_SIZE, JOINED_SIZE = 16 * 2**20, 128 * 2**20
 DELETED = "l_orderkey % 1000 = 7"
 KEYS = ("l_orderkey", "l_linenumber")
+SMALL = 0.01
 STATEMENTS = ("delete", "merge", "optimize")
 _BATCH = 64 * 1024
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -50,16 +52,20 @@ _TICK = os.sysconf("SC_CLK_TCK")
 # --- the driver, in a process of its own -------------------------------------------------------------------------
 
 
-def drive(statement: str, table: str, source: str, memory: str) -> dict[str, Any]:
-    """Run a statement on Spark's workers, and tell what it took."""
+def drive(statement: str, warm: str, folder: str, memory: str) -> dict[str, Any]:
+    """Run a statement on Spark's workers, first on the table in one folder, and tell what it took in the other."""
     conf = {"spark.ui.enabled": "false", "spark.ui.retainedJobs": "100000"}
     with oracle.session(memory=memory, conf=conf) as spark:
         executor = SparkExecutor(spark)
-        list(executor.map(len, ["some", "work", "before"]))
+
+        def run(place: str) -> Any:
+            return WORK[statement](refdelta.DeltaTable(f"{place}/copy"), spark, f"{place}/source", executor)
+
+        run(warm)
         processes = _Processes(spark)
         before, began = processes.cpu(), time.time()
         with fresh.Highest() as driver:
-            metrics = WORK[statement](refdelta.DeltaTable(table), spark, source, executor)
+            metrics = run(folder)
         ended, after = time.time(), processes.cpu()
         return {
             "seconds": ended - began,
@@ -152,8 +158,8 @@ def _busy(spark: Any, began: float, ended: float) -> float:
 # --- tables ------------------------------------------------------------------------------------------------------
 
 
-def make(folder: Path, scale: float) -> int:
-    """The table, and the source of the MERGE beside it. Returns how many rows the table has.
+def make(folder: Path, scale: float, file_size: int = FILE_SIZE) -> int:
+    """The table, in files of so many bytes, and the source of the MERGE beside it. Returns how many rows the table has.
 
     TPC-H comes in parts of one scale each, so that no more than a part is on the disk twice, and a batch in memory.
     """
@@ -167,12 +173,12 @@ def make(folder: Path, scale: float) -> int:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         for file in sorted(raw.rglob("*.parquet")):
             rows += pq.read_metadata(file).num_rows
-            _write(file, folder, part)
+            _write(file, folder, part, file_size)
         shutil.rmtree(raw)
     return rows
 
 
-def _write(file: Path, folder: Path, part: int) -> None:
+def _write(file: Path, folder: Path, part: int, file_size: int) -> None:
     """Append a file of TPC-H to the table, and one row in a hundred to the source, a tenth of them with new keys."""
     parquet = pq.ParquetFile(file)
     # Strings in the layout that all engines take as it is.
@@ -191,7 +197,7 @@ def _write(file: Path, folder: Path, part: int) -> None:
             pa.RecordBatchReader.from_batches(schema, batches()),
             mode="append",
             configuration={**CODEC, **VECTORS},
-            target_file_size=FILE_SIZE,
+            target_file_size=file_size,
         )
 
 
@@ -208,10 +214,10 @@ def _merged(rows: pa.RecordBatch) -> pa.RecordBatch:
 # --- the run -----------------------------------------------------------------------------------------------------
 
 
-def measure(statement: str, base: Path, rows: int, memory: str) -> dict[str, Any]:
+def measure(statement: str, warm: Path, base: Path, rows: int, memory: str) -> dict[str, Any]:
     """What a statement takes on a copy of the table; its rows are counted afterwards."""
-    with copied(base / "table") as folder:
-        told = fresh.call("distributed:drive", statement, str(folder), str(base / "source"), memory).result
+    with copied(warm / "table"), copied(base / "table") as folder:
+        told = fresh.call("distributed:drive", statement, str(warm), str(base), memory).result
         metrics = told["metrics"]
         inserted = metrics.get("num_target_rows_inserted", 0)
         left = rows - metrics.get("num_deleted_rows", 0) + inserted
@@ -249,14 +255,16 @@ def main() -> None:
     asked.scratch.mkdir(exist_ok=True)
     found = []
     print(HEAD)
-    for scale in asked.scale or (1, 10):
-        with tempfile.TemporaryDirectory(prefix="distributed-", dir=asked.scratch) as name:
-            base = Path(name)
+    with tempfile.TemporaryDirectory(prefix="distributed-", dir=asked.scratch) as name:
+        warm, base = Path(name, "warm"), Path(name, "table")
+        make(warm, SMALL, FILE_SIZE // 64)
+        for scale in asked.scale or (1, 10):
             rows = make(base, scale)
             for statement in asked.only or STATEMENTS:
-                told = measure(statement, base, rows, asked.memory)
+                told = measure(statement, warm, base, rows, asked.memory)
                 found.append({"scale": scale, "statement": statement, **told})
                 print(line(scale, statement, told), flush=True)
+            shutil.rmtree(base)
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1))
 
