@@ -8,6 +8,8 @@ spark"`` leaves delta-spark out. Under pytest-xdist, with ``--dist loadgroup``, 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import itertools
 import os
@@ -132,13 +134,45 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+_FAILED = pytest.StashKey[bool]()
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give all tests that are skipped for one reason one place, so that the summary says it in one line."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give all tests that are skipped for one reason one place, so that the summary says it in one line. Remember those
+    that failed.
+    """
     report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     if report.skipped and isinstance(report.longrepr, tuple):
         report.longrepr = (__file__, 1, report.longrepr[2])
     return report
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After each file, give back the memory that the allocator keeps: a run has several processes for long, and there
+    may be a second run.
+    """
+    if (nextitem is None or nextitem.path != item.path) and hasattr(_LIBC, "malloc_trim"):
+        _LIBC.malloc_trim(0)
+
+
+_LIBC = ctypes.CDLL(None) if os.name == "posix" else None
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """pytest's folder, which is in memory, and emptied after a test that passed. It is not removed: a later test would
+    get one of the same name, and Spark remembers the tables of a path.
+    """
+    yield tmp_path
+    if not request.node.stash.get(_FAILED, False):
+        with contextlib.suppress(OSError):
+            for path in tmp_path.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
 
 
 @pytest.fixture(scope="session", autouse=True)

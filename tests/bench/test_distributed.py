@@ -31,7 +31,6 @@ def test_the_source_changes_nine_rows_for_each_new_one(tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True, of="long on Spark")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(600)
 def test_every_statement_is_measured(tmp_path):
