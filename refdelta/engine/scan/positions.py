@@ -19,7 +19,7 @@ from refdelta.engine.scan.reader import POSITION, FileReader, ReadPlan, ScanFile
 from refdelta.engine.scan.scan import scan_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from refdelta.engine.scan.executor import Executor
     from refdelta.engine.scan.scan import Scan
@@ -84,7 +84,9 @@ def find_rows(scan: Scan, executor: Executor | None = None) -> Iterator[FileRows
         positions=True,
     )
 
-    files = list(scan_files(dataclasses.replace(scan, plan=plan)))
+    files: Iterable[ScanFile] = scan_files(dataclasses.replace(scan, plan=plan))
+    if executor is not None or scan.files.num_rows == 1:
+        files = list(files)  # one job of other processes, or no thread for a single file
     return (executor or scan.executor).map(functools.partial(_find, scan.store, plan), files)
 
 
@@ -112,7 +114,7 @@ def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:
         file, known = task
         return FileRows(known, deleted_rows(scan.store, file), physical_rows(scan.store, file))
 
-    return scan.footers.map(look, list(zip(scan_files(bare), rows, strict=True)))
+    return scan.footers.map(look, zip(scan_files(bare), rows, strict=True))
 
 
 def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.RecordBatch]:

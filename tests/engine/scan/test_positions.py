@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import json
+import threading
 
 import pyarrow as pa
 import pytest
@@ -20,9 +21,10 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import STATS_PARSED, adds_table
 from refdelta.engine.log.statistics import counted_add
 from refdelta.engine.parquet.dv import kept_rows, live_mask, to_bitmap, to_positions
-from refdelta.engine.scan import reader
+from refdelta.engine.scan import positions, reader
+from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.positions import RowsByFile, find_rows, read_rows, stand
-from refdelta.engine.scan.reader import POSITION, read_file
+from refdelta.engine.scan.reader import POSITION, open_file, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from tiers import examples
 
@@ -110,6 +112,29 @@ def test_positions_of_rows_without_columns():
     plan = dataclasses.replace(plan_scan(snapshot, columns=["f"]).plan, positions=True)
     (batch,) = read_file(snapshot.store, file, plan)
     assert (batch.num_rows, batch.schema.names) == (38, ["f", POSITION.name])
+
+
+def test_a_single_file_is_searched_without_a_thread():
+    before, seen = threading.get_ident(), []
+    snapshot = snapshot_of([{0, 1}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(positions, "open_file", lambda *args: seen.append(threading.get_ident()) or open_file(*args))
+        (found,) = find_rows(plan_scan(snapshot, predicate="x < 3"))
+    assert found.rows == BitMap64([2])
+    assert seen == [before]
+
+
+def test_the_files_of_an_executor_of_other_processes_are_one_job():
+    jobs = []
+
+    class Executor(ThreadExecutor):
+        def map(self, function, tasks, **options):
+            jobs.append(len(tasks))
+            return super().map(function, tasks, **options)
+
+    found = list(find_rows(plan_scan(snapshot_of([set(), {5}, set()]), predicate="x = 5"), Executor()))
+    assert [list(one.rows) for one in found] == [[5], [], [5]]
+    assert jobs == [3]
 
 
 def test_positions_where_columns_are_mapped():
