@@ -70,7 +70,11 @@ def drive(statement: str, warm: str, folder: str, memory: str) -> dict[str, Any]
         return {
             "seconds": ended - began,
             "alone": ended - began - _busy(spark, began, ended),
-            "cpu": {name: after[name] - before[name] for name in after},
+            "cpu": {
+                "driver": after["driver"] - before["driver"],
+                "workers": _more(before["workers"], after["workers"]),
+                "java": after["java"] - before["java"],
+            },
             "driver": driver.peak,
             "worker": processes.highest_of_workers(),
             "metrics": {name: value for name, value in metrics.items() if isinstance(value, int)},
@@ -100,9 +104,9 @@ class _Processes:
     def __init__(self, spark: Any):
         self._java = spark.sparkContext._gateway.proc.pid  # noqa: SLF001 - nothing else knows it
 
-    def cpu(self) -> dict[str, float]:
-        """Processor seconds so far. Workers that have ended are counted by the process that started them."""
-        workers = sum(sum(_times(pid)) for pid in _below(self._java))
+    def cpu(self) -> dict[str, Any]:
+        """Processor seconds so far; of the Python workers by process."""
+        workers = {pid: _times(pid) for pid in _below(self._java)}
         return {"driver": time.process_time(), "java": sum(_times(self._java)[:2]), "workers": workers}
 
     def highest_of_workers(self) -> int:
@@ -129,6 +133,16 @@ def _times(pid: int) -> list[float]:
     except OSError:
         return [0.0]
     return [int(field) / _TICK for field in fields[11:15]]
+
+
+def _more(before: dict[int, list[float]], after: dict[int, list[float]]) -> float:
+    """The seconds that some processes took in between. Spark ends idle workers: their seconds move to the process that
+    started them, if it waits for them, or are lost.
+    """
+    own = sum(sum(times[:2]) - sum(before.get(pid, [0.0])[:2]) for pid, times in after.items())
+    ended = sum(sum(times[2:]) - sum(before.get(pid, [0.0])[2:]) for pid, times in after.items())
+    known = sum(sum(times[:2]) for pid, times in before.items() if pid not in after)
+    return own + max(0.0, ended - known)
 
 
 def _highest(pid: int) -> int:

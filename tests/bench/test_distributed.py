@@ -30,6 +30,12 @@ def test_the_source_changes_nine_rows_for_each_new_one(tmp_path):
     assert {*(path.name for path in tmp_path.iterdir())} == {"table", "source"}
 
 
+def test_the_seconds_of_workers_that_ended_are_not_counted_backwards():
+    before = {1: [1.0, 0.0, 2.0, 0.0], 2: [5.0, 1.0, 0.0, 0.0]}
+    assert distributed._more(before, {1: [1.5, 0.5, 2.0, 0.0], 3: [2.0, 0.0, 0.0, 0.0]}) == 3.0  # lost
+    assert distributed._more(before, {1: [1.0, 0.0, 9.0, 0.0]}) == 1.0  # waited for, after one more second
+
+
 @pytest.mark.tier("all")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(600)
