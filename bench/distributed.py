@@ -260,12 +260,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, action="append", help="of TPC-H, repeatable; 1 and 10 by default")
     parser.add_argument("--only", action="append", choices=STATEMENTS, help="this statement; repeatable")
+    parser.add_argument("--file-size", type=int, default=FILE_SIZE, help="of the table's files, in bytes (16 MiB)")
     parser.add_argument("--memory", default="3g", help="of Java, in its notation (3g)")
     parser.add_argument("--scratch", type=Path, default=DATA, help="where the tables are")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
     asked = parser.parse_args()
     if any(scale <= 0 for scale in asked.scale or ()):
         parser.error("--scale is more than 0")
+    if asked.file_size <= 0:
+        parser.error("--file-size is more than 0")
     asked.scratch.mkdir(exist_ok=True)
     found = []
     print(HEAD)
@@ -273,7 +276,7 @@ def main() -> None:
         warm, base = Path(name, "warm"), Path(name, "table")
         make(warm, SMALL, FILE_SIZE // 64)
         for scale in asked.scale or (1, 10):
-            rows = make(base, scale)
+            rows = make(base, scale, asked.file_size)
             for statement in asked.only or STATEMENTS:
                 told = measure(statement, warm, base, rows, asked.memory)
                 found.append({"scale": scale, "statement": statement, **told})

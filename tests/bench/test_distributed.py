@@ -42,6 +42,7 @@ def test_the_seconds_of_workers_that_ended_are_not_counted_backwards():
 def test_every_statement_is_measured(tmp_path):
     told = tmp_path / "found.json"
     command = [sys.executable, "distributed.py", "--scale", "0.01", "--memory", "1g", "--scratch", tmp_path / "s"]
+    command += ["--file-size", "262144"]
     run = subprocess.run([*command, "--json", told], cwd=BENCH, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     found = json.loads(told.read_text())
