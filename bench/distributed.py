@@ -21,11 +21,10 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tables import CODEC, DATA, VECTORS, check, copied
+from tables import CODEC, DATA, VECTORS, check, copied, plain, tpchgen
 
 import refdelta
 from refdelta.crosscheck import oracle
@@ -44,7 +43,6 @@ FILE_SIZE, JOINED_SIZE = 16 * 2**20, 128 * 2**20
 DELETED = "l_orderkey % 1000 = 7"
 KEYS = ("l_orderkey", "l_linenumber")
 SMALL = 0.01
-STATEMENTS = ("delete", "merge", "optimize")
 _BATCH = 64 * 1024
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -111,7 +109,11 @@ class _Processes:
 
     def highest_of_workers(self) -> int:
         """The bytes of the largest Python worker, at its highest."""
-        return max((_highest(pid) for pid in _below(self._java)), default=0)
+        found = [0]
+        for pid in _below(self._java):
+            with suppress(OSError):  # it has ended
+                found.append(fresh.highest(pid))
+        return max(found)
 
 
 def _below(pid: int) -> Iterator[int]:
@@ -145,14 +147,6 @@ def _more(before: dict[int, list[float]], after: dict[int, list[float]]) -> floa
     return own + max(0.0, ended - known)
 
 
-def _highest(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM")), 0)
-
-
 def _busy(spark: Any, began: float, ended: float) -> float:
     """The seconds in which a job of Spark's was running."""
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # noqa: SLF001 - PySpark has no times of jobs
@@ -181,10 +175,7 @@ def make(folder: Path, scale: float, file_size: int = FILE_SIZE) -> int:
     (folder / "source").mkdir(parents=True)
     for part in range(1, parts + 1):
         raw = folder / "raw"
-        tool = Path(sys.executable).with_name("tpchgen-cli")
-        command = [tool, "parquet", "-q", "-s", f"{scale:g}", "-T", "lineitem", "-o", raw]
-        command += ["--parts", str(parts), "--part", str(part)] if parts > 1 else []
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        tpchgen(raw, scale, "lineitem", *(["--parts", str(parts), "--part", str(part)] if parts > 1 else []))
         for file in sorted(raw.rglob("*.parquet")):
             rows += pq.read_metadata(file).num_rows
             _write(file, folder, part, file_size)
@@ -195,9 +186,7 @@ def make(folder: Path, scale: float, file_size: int = FILE_SIZE) -> int:
 def _write(file: Path, folder: Path, part: int, file_size: int) -> None:
     """Append a file of TPC-H to the table, and one row in a hundred to the source, a tenth of them with new keys."""
     parquet = pq.ParquetFile(file)
-    # Strings in the layout that all engines take as it is.
-    plain = [f.with_type(pa.string()) if f.type == pa.string_view() else f for f in parquet.schema_arrow]
-    schema = pa.schema(plain)
+    schema = plain(parquet.schema_arrow)
     with pq.ParquetWriter(folder / "source" / f"{part}.parquet", schema) as source:
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -229,7 +218,7 @@ def _merged(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def measure(statement: str, warm: Path, base: Path, rows: int, memory: str) -> dict[str, Any]:
-    """What a statement takes on a copy of the table; its rows are counted afterwards."""
+    """Run a statement on a copy of the table, and check how many rows are left."""
     with copied(warm / "table"), copied(base / "table") as folder:
         told = fresh.call("distributed:drive", statement, str(warm), str(base), memory).result
         metrics = told["metrics"]
@@ -259,7 +248,7 @@ HEAD = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, action="append", help="of TPC-H, repeatable; 1 and 10 by default")
-    parser.add_argument("--only", action="append", choices=STATEMENTS, help="this statement; repeatable")
+    parser.add_argument("--only", action="append", choices=WORK, help="this statement; repeatable")
     parser.add_argument("--file-size", type=int, default=FILE_SIZE, help="of the table's files, in bytes (16 MiB)")
     parser.add_argument("--memory", default="3g", help="of Java, in its notation (3g)")
     parser.add_argument("--scratch", type=Path, default=DATA, help="where the tables are")
@@ -277,7 +266,7 @@ def main() -> None:
         make(warm, SMALL, FILE_SIZE // 64)
         for scale in asked.scale or (1, 10):
             rows = make(base, scale, asked.file_size)
-            for statement in asked.only or STATEMENTS:
+            for statement in asked.only or WORK:
                 told = measure(statement, warm, base, rows, asked.memory)
                 found.append({"scale": scale, "statement": statement, **told})
                 print(line(scale, statement, told), flush=True)

@@ -88,6 +88,12 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
+def highest(pid: int | str = "self") -> int:
+    """The highest resident memory of a process so far, in bytes. Raises ``OSError`` if it has ended."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM")), 0)
+
+
 class Highest:
     """A block whose ``peak`` is what the resident memory rises by, in bytes: by the kernel's mark, which is taken back
     before, or as a thread sees it where it cannot be.
@@ -112,11 +118,7 @@ class Highest:
         if self._watch:
             self._over.set()
             self._watch.join()
-            highest = self._seen
-        else:
-            status = Path("/proc/self/status").read_text()
-            highest = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-        self.peak = max(0, highest - self.before)
+        self.peak = max(0, (self._seen if self._watch else highest()) - self.before)
 
 
 def main() -> None:

@@ -28,13 +28,21 @@ def lineitem(scale: float) -> pa.Table:
     folder = DATA / f"tpch-{scale:g}"
     file = folder / "lineitem.parquet"
     if not file.exists():
-        tool = Path(sys.executable).with_name("tpchgen-cli")
-        command = [tool, "parquet", "--scale-factor", f"{scale:g}", "--tables", "lineitem", "--output-dir", folder]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        tpchgen(folder, scale, "lineitem")
     table = pa.parquet.read_table(file)
-    # Strings in the layout that all engines take as it is.
-    plain = [f.with_type(pa.string()) if f.type == pa.string_view() else f for f in table.schema]
-    return table.cast(pa.schema(plain))
+    return table.cast(plain(table.schema))
+
+
+def tpchgen(folder: Path, scale: float, tables: str, *more: str) -> None:
+    """Tables of TPC-H as Parquet, their names between commas; ``more`` are further arguments of tpchgen-cli."""
+    tool = Path(sys.executable).with_name("tpchgen-cli")
+    command = [tool, "parquet", "-q", "-s", f"{scale:g}", "-T", tables, "-o", folder, *more]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The same with strings in the layout that all engines take as it is."""
+    return pa.schema([f.with_type(pa.string()) if f.type == pa.string_view() else f for f in schema])
 
 
 def write(folder: Path, rows: pa.Table, *, vectors: bool = False, file_size: int = FILE_SIZE) -> None:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+from tables import tpchgen
 
 DIMENSIONS = ("customer", "supplier", "nation", "region")
 KEYS = {"orders": ("o_orderkey",), "lineitem": ("l_orderkey", "l_linenumber")}
@@ -70,8 +69,8 @@ def generate(folder: Path, scale: float, refreshes: int) -> RawFiles:
         refreshes: how many refresh sets, 1 to 40.
     """
     tpch, raw = folder / "tpch", folder / "raw"
-    _tpchgen(tpch, scale, DIMENSIONS)
-    _tpchgen(tpch, scale, tuple(KEYS), "--parts", str(PARTS))
+    tpchgen(tpch, scale, ",".join(DIMENSIONS))
+    tpchgen(tpch, scale, ",".join(KEYS), "--parts", str(PARTS))
     loads = {name: [tpch / f"{name}.parquet"] for name in DIMENSIONS}
     changes: dict[str, list[Path]] = {}
     with quiet_duckdb() as db:
@@ -104,12 +103,6 @@ def quiet_duckdb() -> duckdb.DuckDBPyConnection:
 
 
 _EPOCH = 1_767_225_600  # 2026-01-01
-
-
-def _tpchgen(folder: Path, scale: float, tables: tuple[str, ...], *more: str) -> None:
-    tool = Path(sys.executable).with_name("tpchgen-cli")
-    command = [tool, "parquet", "-q", "-s", f"{scale:g}", "-T", ",".join(tables), "-o", folder, *more]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def _write(db: duckdb.DuckDBPyConnection, file: Path, query: str) -> Path:

@@ -123,31 +123,27 @@ class _UndecidedError(Exception):
 def certain_conflict(
     store: Store,
     prepared: PreparedCommit,
-    version: int,
+    winner: RecordedCommit,
     match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]],
 ) -> ConcurrentModificationError | None:
-    """The conflict of a transaction with the commit of a version, if the log and the deletion vectors show that there
-    is one. Only then are rows of its files read, since they may decide which conflict it is.
+    """The conflict of a transaction with a winner, if the log and the deletion vectors show that there is one. Only
+    then are rows of its files read, since they may decide which conflict it is.
 
     Args:
         store: the table's store, which is only read.
-        prepared: the transaction, whose read version is the one before.
-        version: the version, which need not exist.
+        prepared: the transaction, whose read version is the one before the winner.
+        winner: the winner.
         match_rows: as for :func:`rehearse`.
 
     Returns:
-        The conflict, as the commit would raise it. None if there is none or no such commit, if rows of data files would
-        have to be read to find out, or if anything cannot be read: then the commit will tell.
+        The conflict, as the commit would raise it. None if there is none, if rows of data files would have to be read
+        to find out, or if anything cannot be read: then the commit will tell.
     """
 
     def give_up(*_: object) -> NoReturn:
         raise _UndecidedError
 
     try:
-        data = read_commit(store, version)
-        if data is None:
-            return None
-        winner = RecordedCommit(version, data)
         if rehearse(store, prepared, winner, lambda rows: [False] * len(rows), give_up).error is None:
             return None
         return rehearse(store, prepared, winner, match_rows, give_up).error

@@ -27,6 +27,7 @@ from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
 from refdelta.core.table.change_feed import is_fed
 from refdelta.core.table.properties import TableProperties
+from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
@@ -48,6 +49,7 @@ from refdelta.transaction.post_commit import after_commit, failed
 from refdelta.transaction.prepared_commit import prepare_commit
 from refdelta.transaction.results import CommitResult
 from refdelta.transaction.row_matching import Matches, RowMatching, only
+from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -110,7 +112,7 @@ class Transaction:
         self.row_matching = RowMatching()
         self.result_snapshot: Snapshot | None = None
         self.alone = False
-        self.commits_at_once = False
+        self.commits_at_once = False  # by the call that stages its statement; see lose_early
         self.kept_groups: tuple[Group, ...] = ()
         self._seen_at = None if age is None else time.monotonic() - age
         self._ended: str | None = None
@@ -487,7 +489,7 @@ class Transaction:
                 found.append(rehearse(self.store, asked, winner, self._match_rows, self._locate_rows))
         return found
 
-    def lose_early(self, operation: str, size: int) -> None:
+    def lose_early(self, operation: str) -> None:
         """Raise the conflict that the commit would raise, if the next version is there already and conflicts with what
         is staged. To be called before files are written, which would be in vain.
 
@@ -496,21 +498,33 @@ class Transaction:
 
         Args:
             operation: the operation's name, as for :meth:`describe`.
-            size: the bytes of the files that are to be rewritten.
 
         Raises:
             ConcurrentModificationError: the next version conflicts.
         """
-        if not self.commits_at_once or (self.store.capabilities.remote and size < _WORTH_A_REQUEST):
+        if not self.commits_at_once or (self.store.capabilities.remote and self._removed_bytes < _WORTH_A_REQUEST):
             return
-        from refdelta.transaction.rehearsal import certain_conflict
+        try:
+            data = read_commit(self.store, self.version + 1)
+        except StorageError:  # the commit will tell
+            return
+        if data is None:
+            return
+        from refdelta.transaction.rehearsal import RecordedCommit, certain_conflict
 
         prepared = self._prepared(CommitDescription(operation, {}, {}, {}))
-        error = certain_conflict(self.store, prepared, self.version + 1, self._match_rows)
+        winner = RecordedCommit(self.version + 1, data)
+        error = certain_conflict(self.store, prepared, winner, self._match_rows)
         if error is not None:
             error.describe(self.row_matching.placed(error.conflict))
             with watching(self.store.uri, prepared, CommitTally(winners=1)):
                 raise error
+
+    @property
+    def _removed_bytes(self) -> int:
+        """The size of the files of which rows are to be removed."""
+        removes = (action.size or 0 for action in self._actions if isinstance(action, Remove))
+        return sum(removes) + sum(delete.add.size for delete in self._row_deletes.values())
 
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
@@ -141,18 +142,18 @@ class ThreadExecutor:
     ) -> Iterator[Result]:
         """The results in the order of the tasks; at most two tasks a thread are started ahead of the consumer.
 
-        A list of a single task runs in the caller's thread. ``done`` is called in the threads, as soon as there is a
-        result.
+        A single task runs in the caller's thread. ``done`` is called in the threads, as soon as there is a result.
         """
         run = function if done is None else _reporting(function, done)
-        if isinstance(tasks, list) and len(tasks) == 1:
-            yield run(tasks[0])
+        source = iter(tasks)
+        begun = list(itertools.islice(source, 2))
+        if len(begun) < 2:  # nothing else could run in parallel
+            yield from map(run, begun)
             return
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="refdelta")
         waiting: deque[Future[Result]] = deque()
-        source = iter(tasks)
         try:
-            for task in source:
+            for task in itertools.chain(begun, source):
                 waiting.append(submitted(pool, copy_context().run, run, task))
                 if len(waiting) >= 2 * self.workers:
                     yield waiting.popleft().result()

@@ -85,8 +85,8 @@ def find_rows(scan: Scan, executor: Executor | None = None) -> Iterator[FileRows
     )
 
     files: Iterable[ScanFile] = scan_files(dataclasses.replace(scan, plan=plan))
-    if executor is not None or scan.files.num_rows == 1:
-        files = list(files)  # one job of other processes, or no thread for a single file
+    if executor is not None:
+        files = list(files)  # one job of other processes
     return (executor or scan.executor).map(functools.partial(_find, scan.store, plan), files)
 
 

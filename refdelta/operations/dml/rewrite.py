@@ -291,7 +291,7 @@ def delete_where(
         return hide_rows(txn, matches)
     removed = [match.add for match in matches]
     remove_files(txn, removed)
-    txn.lose_early("DELETE", sum(add.size for add in removed))
+    txn.lose_early("DELETE")
     # Only a file with selected and other rows is rewritten.
     mixed = [match for match in matches if not match.whole]
 

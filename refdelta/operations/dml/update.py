@@ -98,7 +98,7 @@ def _changed_rows(
 ) -> RewriteResult:
     """UPDATE with deletion vectors: the old rows are hidden, and only they are written with new values."""
     done = hide_rows(txn, matches)
-    txn.lose_early("UPDATE", sum(match.add.size for match in matches))
+    txn.lose_early("UPDATE")
     feed = txn.is_fed
 
     def anew(table: Snapshot, share: FileShare) -> Iterator[pa.RecordBatch]:
@@ -132,7 +132,7 @@ def _changed_files(
 
     removed = [match.add for match in matches]
     remove_files(txn, removed)
-    txn.lose_early("UPDATE", sum(add.size for add in removed))
+    txn.lose_early("UPDATE")
     added = write_anew(txn, snapshot, shares_of(txn, matches, matched_only=False), anew, feed=feed)
     copied = sum(match.live - match.matched for match in matches)
     return RewriteResult(removed, added, copied, sum(match.matched for match in matches))

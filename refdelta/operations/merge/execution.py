@@ -11,8 +11,6 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow.compute as pc
-
 from refdelta.core.expressions.predicate import TRUE
 from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.engine.log.state import to_adds
@@ -131,7 +129,7 @@ class MergeExecution:
         else:
             done = RewriteResult(to_adds(touched), [], 0)
             remove_files(self.txn, done.removed)
-        self.txn.lose_early("MERGE", pc.sum(touched.column("size")).as_py() or 0)
+        self.txn.lose_early("MERGE")
         added = self.strategy.write(self.txn, snapshot.with_files(self.candidates), self.found)
         written = sum(int(lookup(load_stats(add.stats), ("numRecords",))) for add in added)
         changed = sum(count for what, count in self.counts.items() if what == "inserted" or what.endswith("updated"))
