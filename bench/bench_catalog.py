@@ -219,7 +219,7 @@ def bench_catalog_on_s3(contest, size, folder, crew, postgres, s3, writers):
         there = s3.place()
         return there.uri, there.options
 
-    goals = [Goal(FILES, 1 / 10, "10 x the throughput of a table of the file system")] if writers > 1 else []
+    goals = [Goal("10 x the throughput of a table of the file system", 1 / 10, rival=FILES)] if writers > 1 else []
     contest.run(
         engines(crew, folder, postgres, writers, commits, place, "sqlite inline"),
         rounds=2,

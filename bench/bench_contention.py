@@ -98,7 +98,7 @@ def bench_contention(contest, size, folder, crew, request, mix, writers):
         warm=0,
         units=commits,
         unit="commit",
-        goals=[ahead("deltalake"), Goal(ALONE, 1 / 0.8, "0.8 of the throughput of one writer")],
+        goals=[ahead("deltalake"), Goal("0.8 of the throughput of one writer", 1 / 0.8, rival=ALONE)],
         note="all engines repeat what was aborted, after a wait at random",
         mix=str(mix),
         writers=writers,

@@ -175,7 +175,7 @@ def compare(
             every=3 if name == "delta-spark" else 1,
         )
 
-    goals = [ahead("deltalake"), ahead("delta-spark")]
+    goals = [ahead("deltalake"), ahead("delta-spark"), ahead("deltalake", figure="peak MB")]
     sizes = {"rows": refdelta.DeltaTable(table).count()}
     # Nothing is warmed up by a round of its own: the tables have just been written.
     contest.run([engine(name) for name in rivals], rounds=rounds, warm=0, goals=goals, **sizes)

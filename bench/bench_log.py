@@ -178,5 +178,10 @@ def bench_log_only_commits(contest, size, folder, spark):
         spark and partial(commit_spark, spark),
         "OptimisticTransaction, no fsync",
     )
-    goals = [ahead("deltalake", 20), ahead("delta-spark", 100), within("floor", 2)]
+    goals = [
+        ahead("deltalake", 25),
+        ahead("delta-spark", 100),
+        within("floor", 2),
+        within("floor, fsync", 2, engine="refdelta, fsync"),
+    ]
     in_turn(contest, size, folder, works, goals=goals, unit="commit", full=500)

@@ -118,15 +118,15 @@ def bench_scan(contest, plain):
 
 
 def bench_filtered_scan(contest, plain):
-    compare(contest, plain, [within("pyarrow", 1.1), ahead("deltalake")], filtered=True, dead=frozenset(), rounds=7)
+    compare(contest, plain, [within("pyarrow", 0.8), ahead("deltalake")], filtered=True, dead=frozenset(), rounds=7)
 
 
 def bench_scan_with_vectors(contest, hidden):
-    compare(contest, hidden, [within("pyarrow", 1.2), ahead("deltalake")], filtered=False, dead=FILES_ALONE, rounds=3)
+    compare(contest, hidden, [within("pyarrow", 1.15), ahead("deltalake")], filtered=False, dead=FILES_ALONE, rounds=3)
 
 
 def bench_filtered_scan_with_vectors(contest, hidden):
-    compare(contest, hidden, [within("pyarrow", 1.2), ahead("deltalake")], filtered=True, dead=FILES_ALONE, rounds=7)
+    compare(contest, hidden, [within("pyarrow", 1.15), ahead("deltalake")], filtered=True, dead=FILES_ALONE, rounds=7)
 
 
 def bench_scan_of_small_files(contest, size, folder):
@@ -146,4 +146,4 @@ def bench_scan_of_small_files(contest, size, folder):
             settings="by pyarrow's dataset",
         ),
     ]
-    contest.run(engines, units=files, unit="file", goals=[within("pyarrow", 1.1), ahead("deltalake")], files=files)
+    contest.run(engines, units=files, unit="file", goals=[within("pyarrow", 1.3), ahead("deltalake")], files=files)

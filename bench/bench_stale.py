@@ -199,7 +199,7 @@ def bench_stale_commit(contest, size, folder, winners):
         rounds=7,
         units=winners,
         unit="winner",
-        goals=[within("floor", 1.5)] if winners >= 1_000 else [],
+        goals=[within("floor", 1.5)] if winners >= 100 else [],
         note=f"the commit alone; {ACTIONS} files a winner",
         winners=winners,
     )

@@ -25,7 +25,7 @@ class Engine:
     """One that takes part.
 
     Attributes:
-        name: what the report calls it; "refdelta" is the one whose goals count, "floor" what bounds it.
+        name: what the report calls it; "refdelta" is the one that all others stand beside, "floor" what bounds it.
         run: the work, timed; it is given what ``before`` returns. May return figures of its own.
         before: prepares a run, not timed.
         after: checks and cleans up behind a run, not timed; it is given what ``before`` returned.
@@ -45,24 +45,42 @@ class Engine:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is wanted of refdelta: ``ratio`` is its time over the rival's, at most this."""
+    """What is wanted: a value, which must not be greater.
 
-    rival: str
-    ratio: float
+    Attributes:
+        text: how the report says it.
+        most: the greatest value that reaches it.
+        engine: whose value: one of refdelta's own.
+        figure: which one, of those that its runs tell; its seconds a unit if empty.
+        rival: the engine by whose value it is divided: round by round, if these are seconds.
+        over: the figure of the engine itself by which it is divided, if there is no rival.
+    """
+
     text: str
+    most: float
+    engine: str = SELF
+    figure: str = ""
+    rival: str = ""
+    over: str = ""
 
-    def reached(self, ratio: float) -> bool:
-        return ratio <= self.ratio
+    def reached(self, value: float) -> bool:
+        return value <= self.most
 
 
-def ahead(rival: str, times: float = 1) -> Goal:
-    """So many times as fast as a rival."""
-    return Goal(rival, 1 / times, f"{times:g} x {rival}" if times != 1 else f"ahead of {rival}")
+def ahead(rival: str, times: float = 1, *, engine: str = SELF, figure: str = "") -> Goal:
+    """So many times as fast as a rival; or so many times less of a figure than it."""
+    text = f"{times:g} x {rival}" if times != 1 else f"ahead of {rival}"
+    return Goal(_told(text, engine, figure), 1 / times, engine=engine, figure=figure, rival=rival)
 
 
-def within(rival: str, ratio: float) -> Goal:
+def within(rival: str, ratio: float, *, engine: str = SELF) -> Goal:
     """At most so many times what another takes."""
-    return Goal(rival, ratio, f"at most {ratio:g} x {rival}")
+    return Goal(_told(f"at most {ratio:g} x {rival}", engine, ""), ratio, engine=engine, rival=rival)
+
+
+def _told(text: str, engine: str, figure: str) -> str:
+    """The text of a goal for an engine that is not the usual one, or for a figure."""
+    return ": ".join([*([engine] if engine != SELF else []), *([figure] if figure else []), text])
 
 
 @dataclass
@@ -154,7 +172,7 @@ class Contest:
             units=units,
             note=note,
             seed=self.seed,
-            goals=[asdict(goal) for goal in goals if goal.rival in found],
+            goals=[asdict(goal) for goal in goals if {goal.engine, goal.rival or SELF} <= found.keys()],
             engines={name: asdict(samples) for name, samples in found.items()},
         )
         return found

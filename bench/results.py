@@ -55,6 +55,10 @@ class Measured:
     def figure(self, name: str) -> float | None:
         return statistics.median(self.figures[name]) if self.figures.get(name) else None
 
+    def value(self, name: str) -> float:
+        """The median of a figure; of the seconds a unit if it has no name. Raises ``KeyError`` if it was not told."""
+        return statistics.median(self.figures[name]) if name else self.middle
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -125,7 +129,16 @@ class Bench:
         return ratio(self.own.seconds, self.engines[rival].seconds)
 
     def reached(self, goal: Goal) -> bool:
-        return goal.reached(self.ratio(goal.rival).middle)
+        return goal.reached(self._value(goal))
+
+    def _value(self, goal: Goal) -> float:
+        engine, rival = self.engines[goal.engine], self.engines.get(goal.rival)
+        if rival and not goal.figure:
+            return ratio(engine.seconds, rival.seconds).middle
+        value = engine.value(goal.figure)
+        if rival:
+            return value / rival.value(goal.figure)
+        return value / engine.value(goal.over) if goal.over else value
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ def engine(*seconds, settings="", **figures):
 
 def bench(file, name, engines, *, goals=(), unit="", units=1, params=None, **sizes):
     info = {"engines": engines, "sizes": sizes, "unit": unit, "units": units, "note": "", "seed": 1}
-    info["goals"] = [{"rival": rival, "ratio": ratio, "text": f"at most {ratio:g} x {rival}"} for rival, ratio in goals]
+    info["goals"] = [{"rival": rival, "most": most, "text": f"at most {most:g} x {rival}"} for rival, most in goals]
     return {"name": name, "fullname": f"{file}::{name}", "params": params, "extra_info": info}
 
 

@@ -35,7 +35,9 @@ def smoke(tmp_path, *arguments, timeout):
     for bench in run.benches:
         assert bench.title in done.stdout
         for goal in bench.goals:
-            assert goal.rival in bench.engines
+            assert goal.engine in bench.engines
+            assert not goal.rival or goal.rival in bench.engines
+            assert bench.reached(goal) in (True, False)  # it is of a figure that was told
         for name, engine in bench.engines.items():
             assert engine.seconds, f"{bench.title}: {name} has not run"
             assert min(engine.seconds.values()) > 0

@@ -1,10 +1,12 @@
 """How engines take turns, and how what they take is compared."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import contest
 import pytest
-from contest import Contest, Engine, Ratio, ahead, ratio, within
+from contest import Contest, Engine, Goal, Ratio, ahead, ratio, within
+from results import Bench, Measured
 
 
 class Benchmark:
@@ -170,3 +172,27 @@ def test_goals_are_reached_at_their_bound():
     assert within("floor", 1.5).reached(1.5)
     assert not within("floor", 1.5).reached(1.51)
     assert (ahead("x").text, ahead("x", 4).text, within("y", 1.5).text) == ("ahead of x", "4 x x", "at most 1.5 x y")
+    assert ahead("x", engine="refdelta, fsync", figure="MB").text == "refdelta, fsync: MB: ahead of x"
+
+
+@pytest.mark.parametrize(
+    ("goal", "value"),
+    [
+        (within("other", 1), 0.5),
+        (within("other", 1, engine="refdelta, fsync"), 1.5),
+        (ahead("other", figure="MB"), 0.25),
+        (Goal("seconds a unit", 1), 0.2),
+        (Goal("MB", 1, figure="MB"), 10.0),
+        (Goal("of its own", 1, figure="MB", over="median"), 2.0),
+    ],
+    ids=lambda part: part.text if isinstance(part, Goal) else "",
+)
+def test_a_goal_is_of_seconds_or_of_a_figure_alone_or_divided_by_another(goal, value):
+    engines = {
+        "refdelta": Measured("refdelta", "", {0: 1.0, 1: 2.0, 2: 3.0}, {"MB": [9, 10, 99], "median": [5]}, 10),
+        "refdelta, fsync": Measured("refdelta, fsync", "", {0: 3.0, 1: 6.0, 2: 9.0}, {}, 10),
+        "other": Measured("other", "", {0: 2.0, 1: 4.0, 2: 6.0}, {"MB": [40]}, 10),
+    }
+    bench = Bench("bench_x.py", "bench_x", (), {}, "", "", (goal,), engines)
+    assert bench.reached(replace(goal, most=value))
+    assert not bench.reached(replace(goal, most=value * 0.99))
