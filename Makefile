@@ -111,7 +111,7 @@ bench-full: setup  ## the same with the largest tables and the most writers (hou
 	$(CONTESTS) --size full --benchmark-json $(RESULT) $(BENCH)
 	@echo "raw samples: $(RESULT)"
 
-bench-report: setup  ## the README's five lines, bench/figures.md and the plots, of the newest run, or of FILE=
+bench-report: setup  ## the README's five lines, bench/figures.md and the plots, of the newest run, or of FILE= (one or several)
 	@$(BIN)/python bench/reporting.py $(FILE)
 
 bench-compare: setup  ## refdelta at two commits, A= and B=, by the same benchmarks in turn (BENCH="-k log --pairs 5 --size smoke")

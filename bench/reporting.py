@@ -1,6 +1,6 @@
 """``make bench-report``: the README's five lines, all figures and the plots, of the newest run or of FILE.
 
-    python bench/reporting.py [FILE] [--readme README.md] [--figures bench/figures.md] [--plots FOLDER]
+    python bench/reporting.py [FILE ...] [--readme README.md] [--figures bench/figures.md] [--plots FOLDER]
 
 The lines of the README stand between two comments, and replace what was there. ``bench/figures.md`` gets the largest of
 each kind with the plots, then all figures with spreads and settings; the plots go into ``bench/plots``.
@@ -135,7 +135,8 @@ def where(run: Run) -> str:
     packages = run.machine["packages"]
     shown = {name for bench in run.benches for engine in bench.engines for name in [engine.partition(",")[0]]}
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if name in shown)
-    return f"`make {target(run)}` at {run.commit} on {run.time:%d %B %Y}, {machine(run)}: {versions}."
+    times = f", {run.runs} runs," if run.runs > 1 else ""
+    return f"`make {target(run)}`{times} at {run.commit} on {run.time:%d %B %Y}, {machine(run)}: {versions}."
 
 
 def _cells(bench: Bench) -> Iterator[str]:
@@ -191,18 +192,18 @@ def write(run: Run, readme: Path, figures: Path, folder: Path) -> list[Path]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make bench-report", description="The tables and plots of a run.")
-    parser.add_argument("file", nargs="?", type=Path, help="a run's JSON; the newest unless said")
+    parser.add_argument("files", nargs="*", type=Path, help="the JSON of a run, or of several; the newest unless said")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     parser.add_argument("--figures", type=Path, default=ROOT / "bench" / "figures.md")
     parser.add_argument("--plots", type=Path, default=ROOT / "bench" / "plots")
     given = parser.parse_args(arguments)
     try:
-        file = given.file or newest()
-        written = write(load(file), given.readme, given.figures, given.plots)
+        files = given.files or [newest()]
+        written = write(load(*files), given.readme, given.figures, given.plots)
     except (OSError, ResultsError) as error:
         print(f"make bench-report: {error}", file=sys.stderr)
         return 1
-    print(f"of {file}:", *written, sep="\n  ")
+    print(f"of {', '.join(map(str, files))}:", *written, sep="\n  ")
     return 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 from contest import SELF, Goal, Ratio, ratio
 
 FOLDER = Path(__file__).parent / "data" / "results"
+_ROUNDS = 1_000
+"""More than a contest has: by it the rounds of several runs are told apart."""
 
 
 class ResultsError(ValueError):
@@ -143,12 +145,13 @@ class Bench:
 
 @dataclass(frozen=True)
 class Run:
-    """All contests of a run, and where it was."""
+    """All contests of a run, or of several as if they were one, and where it was; ``time`` is that of the last."""
 
     benches: tuple[Bench, ...]
     machine: Mapping[str, Any]
     commit: str
     time: datetime
+    runs: int = 1
 
     @property
     def size(self) -> str:
@@ -161,8 +164,39 @@ class Run:
         return f"{name} {version}{comma}{variant}" if version else engine
 
 
-def load(path: Path) -> Run:
-    """Read a run. Raises ``ResultsError`` where that is not possible."""
+def load(*paths: Path) -> Run:
+    """Read a run, or several of one commit, size and machine: each contest has the rounds of all of them.
+
+    Raises:
+        ResultsError: a file cannot be read, or these runs are not of one kind.
+    """
+    runs = sorted((_load(path) for path in paths), key=lambda run: run.time)
+    kinds = {(run.commit, run.size, run.machine["cores"]) for run in runs}
+    if len(kinds) > 1:
+        raise ResultsError(f"these runs are not of one commit, size and machine: {', '.join(map(str, sorted(kinds)))}")
+    alike: dict[tuple[object, ...], list[Bench]] = {}
+    for run in runs:
+        for bench in run.benches:
+            alike.setdefault((bench.file, bench.title, *bench.kinds), []).append(bench)
+    return replace(runs[-1], benches=tuple(map(_together, alike.values())), runs=len(runs))
+
+
+def _together(benches: Sequence[Bench]) -> Bench:
+    """The same contest in several runs."""
+    engines: dict[str, Measured] = {}
+    for number, bench in enumerate(benches):
+        for name, one in bench.engines.items():
+            seconds = {round_ + _ROUNDS * number: value for round_, value in one.seconds.items()}
+            known = engines.get(name)
+            if known is None:
+                engines[name] = replace(one, seconds=seconds)
+                continue
+            figures = {key: [*known.figures.get(key, ()), *values] for key, values in one.figures.items()}
+            engines[name] = replace(known, seconds={**known.seconds, **seconds}, figures=figures)
+    return replace(benches[-1], engines=engines)
+
+
+def _load(path: Path) -> Run:
     try:
         told = json.loads(path.read_text())
         benches = tuple(Bench.of(one) for one in told["benchmarks"] if "engines" in one["extra_info"])

@@ -1,6 +1,7 @@
 """`make bench-report`: the lines of a run, the README's lines, the page of figures, and the plots."""
 
 import itertools
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -153,6 +154,30 @@ def test_plots_of_another_run_do_not_stay(run, tmp_path):
     reporting.write(less, readme, tmp_path / "figures.md", folder)
     assert not list(folder.iterdir())
     assert "![" not in (tmp_path / "figures.md").read_text()
+
+
+def test_several_runs_are_shown_as_one_with_the_rounds_of_all_of_them(tmp_path):
+    one, two = (results.load(runs.write(tmp_path / f"{n}.json", runs.everything())) for n in range(2))
+    both = results.load(tmp_path / "0.json", tmp_path / "1.json")
+    assert [bench.title for bench in both.benches] == [bench.title for bench in one.benches]
+    for bench, part in zip(both.benches, two.benches, strict=True):
+        for name, engine in bench.engines.items():
+            once = part.engines[name]
+            assert sorted(engine.seconds.values()) == sorted([*once.seconds.values()] * 2)
+            assert engine.figures == {figure: values * 2 for figure, values in once.figures.items()}
+            assert engine.middle == pytest.approx(once.middle)
+            assert bench.ratio(name).middle == pytest.approx(part.ratio(name).middle)
+    assert "`make bench`, 2 runs, at 0123456" in reporting.where(both)
+
+
+def test_runs_of_different_sizes_are_not_one(tmp_path):
+    paths = [tmp_path / "default.json", tmp_path / "full.json"]
+    runs.write(paths[0], runs.everything())
+    told = json.loads(paths[0].read_text())
+    told["machine_info"]["size"] = "full"
+    paths[1].write_text(json.dumps(told))
+    with pytest.raises(results.ResultsError, match=r"not of one commit, size and machine: .*default.*full"):
+        results.load(*paths)
 
 
 # --- the plots ---
