@@ -151,12 +151,26 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """After each file, give back the memory that the allocator keeps: a run has several processes for long, and there
-    may be a second run.
+    may be a second run. Garbage is looked for only if the process has grown, as that takes longer.
     """
     if (nextitem is None or nextitem.path != item.path) and hasattr(_LIBC, "malloc_trim"):
         _LIBC.malloc_trim(0)
+        if _resident() > _grown_to[0] + _MUCH:
+            gc.collect()
+            _LIBC.malloc_trim(0)
+            _grown_to[0] = _resident()
 
 
+def _resident() -> int:
+    """Bytes of this process in memory; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+_MUCH = 128 * 2**20
+_grown_to = [0]  # how large the process was after the last garbage was collected
 _LIBC = ctypes.CDLL(None) if os.name == "posix" else None
 
 

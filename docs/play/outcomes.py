@@ -229,12 +229,12 @@ def _reads(case: Case, at: Version) -> dict[str, Any]:
 
 
 def _refusal(refusal: Refusal, node: _Node, newest: Version, staged: Staged, level: str) -> dict[str, Any]:
-    conflict = refusal.error.conflict
+    conflict = refusal.conflict
     history = supposed(newest, staged)
     order = serial_order(history, level)
     rule = next(rule for rule in RULES if rule.id == conflict.rule)
     return {
-        "error": type(refusal.error).__name__,
+        "error": refusal.error.__name__,
         "rule": rule.id,
         "contract": rule.number,
         "sentence": rule.sentence,

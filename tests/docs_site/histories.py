@@ -63,8 +63,8 @@ def play(branches: Branches, choice: Choice) -> Played:
         made = branches.commit(versions[-1], staged)
         result: dict[str, Any] = {"at": "ABCD".index(name), "kind": "nothing"}
         if isinstance(made, Refusal):
-            winner = made.error.conflict.version - branches.root.in_log
-            result |= {"kind": "refused", "rule": made.rule, "winner": winner, "error": type(made.error).__name__}
+            winner = made.conflict.version - branches.root.in_log
+            result |= {"kind": "refused", "rule": made.rule, "winner": winner, "error": made.error.__name__}
         elif made is not versions[-1]:
             versions.append(made)
             path.append(place)

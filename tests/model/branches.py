@@ -28,13 +28,14 @@ class Version:
 
     Attributes:
         log: the content of its log files.
-        content: what the engine knows the version by.
+        content: what the engine knows the version by; None if it was forgotten.
         entries: what the log says is live.
         transactions: those since the root.
         state: its rows, in the judge's world.
         start: those of the root.
         gone: the keys of the files that VACUUM has deleted.
         rows: its rows by file, once it was asked for them.
+        made_by: the version before it, and the transaction that committed it; None for the root.
     """
 
     log: tuple[bytes, ...]
@@ -45,6 +46,7 @@ class Version:
     start: State = START
     gone: frozenset[str] = frozenset()
     rows: dict[str, list[Values]] | None = None
+    made_by: tuple[Version, Staged] | None = None
     staged: dict[tuple[Case, int, bool], Staged] = field(default_factory=dict)
     children: dict[Staged, Version | Refusal] = field(default_factory=dict)
 
@@ -79,13 +81,19 @@ class Staged:
 
 @dataclass(frozen=True, eq=False)
 class Refusal:
-    """A commit that was refused."""
+    """A commit that was refused.
 
-    error: errors.ConcurrentModificationError
+    Attributes:
+        error: the class of the error. The error itself would hold on to all that its traceback refers to.
+        conflict: what it says.
+    """
+
+    error: type[errors.ConcurrentModificationError]
+    conflict: errors.ConflictDetails
 
     @property
     def rule(self) -> str:
-        return self.error.conflict.rule
+        return self.conflict.rule
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,7 @@ class Branches(abc.ABC):
         """
         key = case, copy, strict
         if key not in version.staged:
+            self._remember(version)
             self.statements += 1
             isolation = SERIALIZABLE if strict else None
             version.staged[key] = Staged(case, version, strict, self.stage(version, case, isolation))
@@ -149,6 +158,7 @@ class Branches(abc.ABC):
         nothing is written.
         """
         if staged not in version.children:
+            self._remember(version)
             self.commits += 1
             version.children[staged] = self._commit(version, staged)
         return version.children[staged]
@@ -159,7 +169,7 @@ class Branches(abc.ABC):
         try:
             committed = self.attempt(version, staged)
         except errors.ConcurrentModificationError as error:
-            return Refusal(error)
+            return Refusal(type(error), error.conflict)
         if committed is None:
             if staged.case.statement("T", staged.at.state).writes:
                 raise Wrong(f"{staged.name} wrote nothing; before it: {staged.at}")
@@ -171,6 +181,7 @@ class Branches(abc.ABC):
         states, happened = play(history)
         log = (*version.log, *committed.data)
         made = Version(log, committed.content, entries, history.transactions, states[-1], version.start, committed.gone)
+        made.made_by = version, staged
         if committed.rebased_over != list(range(staged.at.in_log + 1, version.in_log + 1)):
             raise Wrong(f"the last of {made} says that it was rebased over {committed.rebased_over}")
         if not accepts(history, self.level):
@@ -185,6 +196,29 @@ class Branches(abc.ABC):
             if (left, came) != (data_of(effect.removed), data_of(effect.added)):
                 raise Wrong(f"{left} left files and {came} came, more than changed: {made}")
         return made
+
+    def forget(self) -> None:
+        """Keep what became of two transactions that began at the root, and little more: there are thousands of versions
+        behind two, and few are asked for again.
+        """
+        for first in self.root.children.values():
+            if not isinstance(first, Version) or first is self.root:
+                continue
+            first.staged.clear()
+            first.children = {staged: made for staged, made in first.children.items() if staged.at is self.root}
+            for second in first.children.values():
+                if isinstance(second, Version) and second is not first:
+                    second.content = second.rows = None
+                    second.staged.clear()
+                    second.children.clear()
+
+    def _remember(self, version: Version) -> None:
+        """Make a version again that was forgotten."""
+        if version.content is None:
+            assert version.made_by is not None
+            again = self._commit(*version.made_by)
+            assert isinstance(again, Version)
+            version.log, version.content, version.entries = again.log, again.content, again.entries
 
     def undisturbed(self, staged: Staged) -> list[dict[str, Any]]:
         """The actions, commitInfo apart, that a transaction commits to the version at which it began."""
@@ -205,6 +239,7 @@ class Branches(abc.ABC):
 
     def rows(self, version: Version) -> dict[str, list[Values]]:
         if version.rows is None:
+            self._remember(version)
             version.rows = {path: rows for path, _, rows in self.files(version)}
         return version.rows
 
