@@ -34,7 +34,7 @@ from play import outcomes
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PAGES = ("*.md", "docs/**/*.md", "bench/*.md", "tests/README.md", "spec_notes/*.md")
-ASSETS = ("LICENSE", "bench/plots/*.svg", *(f"docs/**/*.{ending}" for ending in ("svg", "png", "js", "css")))
+ASSETS = ("LICENSE", "bench/**/*.svg", *(f"docs/**/*.{ending}" for ending in ("svg", "png", "js", "css")))
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(\)|$)", re.MULTILINE)
 FENCE = re.compile(r"^ *(```|~~~)")
 ITEM = re.compile(r"^ {0,3}([-*+]|\d+\.) ")
