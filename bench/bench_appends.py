@@ -131,8 +131,10 @@ def bench_appends_to_a_table_of_many_files(contest, size, folder, policy):
         return table
 
     def engine(name: str, files: int) -> Engine:
-        work = partial(_timed, refdelta.write_deltalake)
-        return Engine(name, lambda t: work(t, commits), before=partial(made, files), settings="no fsync")
+        def work(table: refdelta.DeltaTable) -> dict[str, float]:
+            return _timed(refdelta.write_deltalake, table, commits)
+
+        return Engine(name, work, before=partial(made, files), settings="no fsync")
 
     contest.run(
         [engine("refdelta", many), engine(tenth, many // 10)],

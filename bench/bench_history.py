@@ -31,13 +31,7 @@ def commits(table: Path, versions: int) -> Path:
     """A table of so many versions."""
     refdelta.DeltaTable.create(table, refdelta.Schema.from_json(logs.SCHEMA_STRING), partition_by=["day"])
     log = table / "_delta_log"
-    add = {
-        "path": "",
-        "partitionValues": {"day": "2026-01-01"},
-        "size": 1_000,
-        "modificationTime": 0,
-        "dataChange": True,
-    }
+    add = {"partitionValues": {"day": "2026-01-01"}, "size": 1_000, "modificationTime": 0, "dataChange": True}
     info = {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "operationMetrics": {"num_added_files": 1}}
     for version in range(1, versions):
         actions = [
@@ -67,7 +61,6 @@ def list_all(table: str) -> int:
 def bench_history_of_the_newest(contest, table):
     ours, theirs = refdelta.DeltaTable(table), deltalake.DeltaTable(table)
     versions = ours.version() + 1
-
     paths = [table / "_delta_log" / f"{version:020}.json" for version in range(versions - NEWEST, versions)]
 
     def floor() -> list[object]:
@@ -92,22 +85,13 @@ def bench_history_of_the_newest(contest, table):
 
 def bench_history_of_all(contest, table):
     versions = refdelta.DeltaTable(table).version() + 1
-
-    def engine(name: str, told: int, function: str, *options: str, settings: str) -> Engine:
-        def run(process: fresh.Ready) -> dict[str, float]:
-            found = process.go()
-            assert found.result == told
-            return {"peak MB": found.peak / 1e6}
-
-        begin = partial(fresh.ready, f"bench_history:{function}", os.fspath(table), *options)
-        return Engine(name, run, before=begin, after=fresh.Ready.end, settings=settings)
-
-    limit = str(versions)
+    printed = "bench_history:print_all", os.fspath(table), "--limit", str(versions)
+    listed = "bench_history:list_all", os.fspath(table)
     contest.run(
         [
-            engine("refdelta", 0, "print_all", "--limit", limit, settings="refdelta history, as text"),
-            engine("refdelta, json", 0, "print_all", "--limit", limit, "--json", settings="refdelta history --json"),
-            engine("deltalake", versions, "list_all", settings="DeltaTable.history()"),
+            fresh.engine("refdelta", *printed, expected=0, settings="refdelta history, as text"),
+            fresh.engine("refdelta, json", *printed, "--json", expected=0, settings="refdelta history --json"),
+            fresh.engine("deltalake", *listed, expected=versions, settings="DeltaTable.history()"),
         ],
         rounds=3,
         goals=[within("refdelta, json", 1), Goal("200 MB", 200, figure="peak MB"), ahead("deltalake")],

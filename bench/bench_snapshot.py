@@ -53,14 +53,9 @@ def floor_checkpoint(table: str) -> int:
     return int(path.name[:20]) + 1
 
 
-def _cold(name: str, function: str, table: Path, version: int, **options: Any) -> Engine:
-    def run(process: fresh.Ready) -> dict[str, float]:
-        told = process.go()
-        assert told.result == version
-        return {"peak MB": told.peak / 1e6}
-
-    begin = partial(fresh.ready, f"bench_snapshot:{function}", os.fspath(table))
-    return Engine(name, run, before=begin, after=fresh.Ready.end, settings="cold: a new process", **options)
+def _cold(name: str, function: str, table: Path, version: int) -> Engine:
+    called = f"bench_snapshot:{function}", os.fspath(table)
+    return fresh.engine(name, *called, expected=version, settings="cold: a new process")
 
 
 def _delta_spark(session: Any, table: Path, version: int) -> list[Engine]:

@@ -17,8 +17,11 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
+
+from contest import Engine
 
 BENCH = Path(__file__).parent
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -70,8 +73,8 @@ class Ready:
 def ready(function: str, *arguments: Any, environment: dict[str, str] | None = None) -> Ready:
     """A process that is about to run ``module:function`` of this folder, with arguments that JSON can carry.
 
-    For a contest: ``before`` starts it, and ``run`` says ``go``, and ``after`` ends it, so that neither its start, its
-    imports nor its end are timed.
+    For a contest see :func:`engine`: ``before`` starts it, ``run`` says ``go``, and ``after`` ends it, so that neither
+    its start, its imports nor its end are timed.
     """
     return Ready(function, arguments, environment)
 
@@ -82,6 +85,26 @@ def call(function: str, *arguments: Any, environment: dict[str, str] | None = No
     told = process.go()
     process.end()
     return told
+
+
+def engine(name: str, function: str, *arguments: Any, expected: Any, settings: str) -> Engine:
+    """An engine of a contest, each run of which is a process of its own that has everything imported; it tells by how
+    much the memory rose.
+
+    Args:
+        name: of the engine, as are the settings.
+        function: ``module:function`` of this folder.
+        arguments: of the function; JSON can carry them.
+        expected: what it has to return.
+    """
+
+    def run(process: Ready) -> dict[str, float]:
+        told = process.go()
+        assert told.result == expected
+        return {"peak MB": told.peak / 1e6}
+
+    begin = partial(ready, function, *arguments)
+    return Engine(name, run, before=begin, after=Ready.end, settings=settings)
 
 
 def _resident() -> int:

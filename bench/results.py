@@ -127,19 +127,19 @@ class Bench:
     def own(self) -> Measured:
         return self.engines[SELF]
 
-    def ratio(self, rival: str) -> Ratio:
-        return ratio(self.own.seconds, self.engines[rival].seconds)
+    def ratio(self, rival: str, engine: str = SELF) -> Ratio:
+        return ratio(self.engines[engine].seconds, self.engines[rival].seconds)
 
     def reached(self, goal: Goal) -> bool:
         return goal.reached(self._value(goal))
 
     def _value(self, goal: Goal) -> float:
-        engine, rival = self.engines[goal.engine], self.engines.get(goal.rival)
-        if rival and not goal.figure:
-            return ratio(engine.seconds, rival.seconds).middle
+        if goal.rival and not goal.figure:
+            return self.ratio(goal.rival, goal.engine).middle
+        engine = self.engines[goal.engine]
         value = engine.value(goal.figure)
-        if rival:
-            return value / rival.value(goal.figure)
+        if goal.rival:
+            return value / self.engines[goal.rival].value(goal.figure)
         return value / engine.value(goal.over) if goal.over else value
 
 
@@ -174,25 +174,24 @@ def load(*paths: Path) -> Run:
     kinds = {(run.commit, run.size, run.machine["cores"]) for run in runs}
     if len(kinds) > 1:
         raise ResultsError(f"these runs are not of one commit, size and machine: {', '.join(map(str, sorted(kinds)))}")
-    alike: dict[tuple[object, ...], list[Bench]] = {}
+    alike: dict[tuple[str, str], list[Bench]] = {}
     for run in runs:
         for bench in run.benches:
-            alike.setdefault((bench.file, bench.title, *bench.kinds), []).append(bench)
+            alike.setdefault((bench.file, bench.title), []).append(bench)
     return replace(runs[-1], benches=tuple(map(_together, alike.values())), runs=len(runs))
 
 
 def _together(benches: Sequence[Bench]) -> Bench:
     """The same contest in several runs."""
     engines: dict[str, Measured] = {}
-    for number, bench in enumerate(benches):
-        for name, one in bench.engines.items():
-            seconds = {round_ + _ROUNDS * number: value for round_, value in one.seconds.items()}
-            known = engines.get(name)
-            if known is None:
-                engines[name] = replace(one, seconds=seconds)
-                continue
-            figures = {key: [*known.figures.get(key, ()), *values] for key, values in one.figures.items()}
-            engines[name] = replace(known, seconds={**known.seconds, **seconds}, figures=figures)
+    for name in dict.fromkeys(name for bench in benches for name in bench.engines):
+        parts = {number: bench.engines[name] for number, bench in enumerate(benches) if name in bench.engines}
+        seconds = {_ROUNDS * number + n: value for number, one in parts.items() for n, value in one.seconds.items()}
+        figures: dict[str, list[float]] = {}
+        for one in parts.values():
+            for figure, values in one.figures.items():
+                figures.setdefault(figure, []).extend(values)
+        engines[name] = replace(one, seconds=seconds, figures=figures)
     return replace(benches[-1], engines=engines)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,11 @@ class Version:
     made_by: tuple[Version, Staged] | None = None
     staged: dict[tuple[Case, int, bool], Staged] = field(default_factory=dict)
     children: dict[Staged, Version | Refusal] = field(default_factory=dict)
+
+    @property
+    def successors(self) -> Iterator[Version]:
+        """The versions that transactions made of it."""
+        return (made for made in self.children.values() if isinstance(made, Version) and made is not self)
 
     @property
     def number(self) -> int:
@@ -180,8 +186,16 @@ class Branches(abc.ABC):
             entries = entries_behind(entries, data, f"{staged.name}, behind {version}")
         states, happened = play(history)
         log = (*version.log, *committed.data)
-        made = Version(log, committed.content, entries, history.transactions, states[-1], version.start, committed.gone)
-        made.made_by = version, staged
+        made = Version(
+            log,
+            committed.content,
+            entries,
+            history.transactions,
+            states[-1],
+            version.start,
+            committed.gone,
+            made_by=(version, staged),
+        )
         if committed.rebased_over != list(range(staged.at.in_log + 1, version.in_log + 1)):
             raise Wrong(f"the last of {made} says that it was rebased over {committed.rebased_over}")
         if not accepts(history, self.level):
@@ -201,16 +215,13 @@ class Branches(abc.ABC):
         """Keep what became of two transactions that began at the root, and little more: there are thousands of versions
         behind two, and few are asked for again.
         """
-        for first in self.root.children.values():
-            if not isinstance(first, Version) or first is self.root:
-                continue
+        for first in self.root.successors:
             first.staged.clear()
             first.children = {staged: made for staged, made in first.children.items() if staged.at is self.root}
-            for second in first.children.values():
-                if isinstance(second, Version) and second is not first:
-                    second.content = second.rows = None
-                    second.staged.clear()
-                    second.children.clear()
+            for second in first.successors:
+                second.content = second.rows = None
+                second.staged.clear()
+                second.children.clear()
 
     def _remember(self, version: Version) -> None:
         """Make a version again that was forgotten."""
