@@ -9,6 +9,7 @@ that propose the same version, the second one finds the version taken.
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 import uuid
 import weakref
@@ -399,7 +400,7 @@ def _open(url: sa.URL) -> sa.Engine:
     def _connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # so that a transaction begins as below, and not at some later statement
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _use_wal(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()
 
@@ -410,6 +411,22 @@ def _open(url: sa.URL) -> sa.Engine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def _use_wal(cursor: sqlite3.Cursor) -> None:
+    """Turn the write-ahead log on. Of several that do so with a new database at once, SQLite fails all but one without
+    a wait, as each holds a lock that another one needs: its timeout does not apply here.
+    """
+    deadline = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
 _READS = "refdelta_reads"
