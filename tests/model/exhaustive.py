@@ -63,7 +63,6 @@ def explore(engine: Branches, cases: Sequence[Case], count: int, among: Collecti
             tally["histories"] += times
             tally["in which all commit"] += times * (not refused)
             tally["refusals"] += times * refused
-    engine.forget()
     return tally
 
 

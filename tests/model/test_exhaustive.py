@@ -62,7 +62,7 @@ def test_interleavings_are_counted_whole():
 
 
 def all_of(table, cases, count, say):
-    tally = explore(table, cases, count)
+    tally = tables.explored(table, cases, count)
     say(f"{count} of {len(cases)} operations: {tally}")
     assert tally["histories"] == sum(shapes(count).values()) * len(cases) ** count
     assert 0 < tally["in which all commit"] < tally["histories"]

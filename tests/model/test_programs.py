@@ -53,7 +53,7 @@ def test_pairs_through_the_engine(level, layout, say):
     known = of_rows_and_domains(layout)
     some = tiers.some([case for case in programs(layout) if case not in known], check=5, test=8)
     cases = [*some, *tiers.some(known, check=5, test=8), *tiers.some(STATEMENTS[::2], check=2, test=3)]
-    say(f"2 of {len(cases)}: {explore(tables.engine(level, layout), cases, 2, among=some)}")
+    say(f"2 of {len(cases)}: {tables.explored(tables.engine(level, layout), cases, 2, among=some)}")
 
 
 @pytest.mark.tier("test")
@@ -63,7 +63,7 @@ def test_pairs_through_the_engine(level, layout, say):
 def test_pairs_through_the_rules(level, layout, say):
     known = tiers.some(of_rows_and_domains(layout), check=14, test=24)
     cases = [*known, *STATEMENTS]
-    say(f"2 of {len(cases)}: {explore(tables.core(level, layout), cases, 2, among=known)}")
+    say(f"2 of {len(cases)}: {tables.explored(tables.core(level, layout), cases, 2, among=known)}")
 
 
 @pytest.mark.sample(check=1, test=2)
@@ -74,14 +74,14 @@ def test_pairs_through_the_rules(level, layout, say):
 def test_triples_through_the_rules(level, layout, part, say):
     """A third of the programs at a time, beside an append and a deletion."""
     cases = [*tiers.some(of_rows_and_domains(layout)[part::3], check=4, test=6), INSERT_0, DELETE_0]
-    say(f"3 of {len(cases)}: {explore(tables.core(level, layout), cases, 3)}")
+    say(f"3 of {len(cases)}: {tables.explored(tables.core(level, layout), cases, 3)}")
 
 
 @pytest.mark.tier("all")
 @pytest.mark.parametrize("level", LEVELS)
 def test_triples_of_changes_of_the_table_through_the_engine(level, say):
     cases = named(CLUSTERED, "cluster by s", "drop s", "restore", "vacuum", "enable times", "delete a = 0")
-    say(f"3 of {len(cases)}: {explore(tables.engine(level, CLUSTERED), cases, 3)}")
+    say(f"3 of {len(cases)}: {tables.explored(tables.engine(level, CLUSTERED), cases, 3)}")
 
 
 @pytest.mark.tier("test")
@@ -107,7 +107,7 @@ def test_the_rules_alone_decide_as_in_the_engine(level, layout):
 def test_vacuum_between_changes_of_one_file(layout):
     """Those who pass over changes whose deletion vectors VACUUM has deleted."""
     cases = named(layout, "vacuum", "delete k=null", "delete a = 0", "count twice")
-    explore(tables.engine(SERIALIZABLE, layout), cases, 3, among=cases[:1])
+    tables.explored(tables.engine(SERIALIZABLE, layout), cases, 3, among=cases[:1])
 
 
 @pytest.mark.tier("test")
