@@ -125,9 +125,10 @@ def _as_planned(handle: DeltaTable, request: OptimizeRequest) -> dict[str, Any]:
     plan = planned(handle.newest_for_writing(), request)
     bins = [
         {"files": one.files.column("path").to_pylist(), "size_bytes": sum(one.files.column("size").to_pylist())}
-        for one in plan.bins
+        for one in map(plan.files_of, plan.bins)
     ]
-    return {"dry_run": True, "read_version": handle.version(), "num_considered_files": plan.considered, "bins": bins}
+    considered = plan.files.num_rows
+    return {"dry_run": True, "read_version": handle.version(), "num_considered_files": considered, "bins": bins}
 
 
 def _show_rewrite(plan: dict[str, Any], *, as_json: bool) -> None:

@@ -559,13 +559,15 @@ def test_bins_are_rewritten_side_by_side(parted):
     check_places(parted, result.version)
 
 
-def test_a_planned_bin_holds_no_more_than_its_files(tmp_path):
-    """It may go to another process, and there are as many as partitions."""
+def test_a_bin_that_is_rewritten_holds_no_more_than_its_files(tmp_path):
+    """It may go to another process. The plan's own bins are positions in one list: there are as many as partitions."""
     for _ in range(2):
         rows = numbers(*range(20), p=list(range(20)))
         write_deltalake(tmp_path / "t", rows, mode="append", partition_by="p")
     snapshot = DeltaTable(tmp_path / "t").newest_for_writing()
     plan = planned(snapshot, OptimizeRequest(aim="compact"))
-    assert [one.files.num_rows for one in plan.bins] == [2] * 20
+    assert [len(one.members) for one in plan.bins] == [2] * 20
+    apart = [plan.files_of(one).files for one in plan.bins]
+    assert [files.num_rows for files in apart] == [2] * 20
     whole = snapshot.files.combine_chunks().get_total_buffer_size()
-    assert sum(one.files.get_total_buffer_size() for one in plan.bins) < 3 * whole
+    assert sum(files.get_total_buffer_size() for files in apart) < 3 * whole

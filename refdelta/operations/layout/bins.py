@@ -56,16 +56,29 @@ class Bin:
     """Files that are rewritten together.
 
     Attributes:
-        files: their rows of the snapshot's file list, in the order in which their rows are written.
+        members: their positions in the plan's list of files, in the order in which their rows are written.
         size: the approximate size of their live rows, in bytes.
         inserted: the time at which the newest of their rows was inserted, in microseconds since 1970.
         partition: a number of the partition; bins of the same partition have the same one.
     """
 
-    files: pa.Table
+    members: NDArray[np.int64]
     size: int
     inserted: int
     partition: int
+
+
+@dataclass(frozen=True)
+class BinFiles:
+    """A bin with its own files, so that who rewrites it does not need the whole list, which may be long.
+
+    Attributes:
+        files: their rows of the snapshot's file list, in the order in which their rows are written.
+        inserted: as in :class:`Bin`.
+    """
+
+    files: pa.Table
+    inserted: int
 
 
 @dataclass(frozen=True)
@@ -73,12 +86,24 @@ class BinPlan:
     """The plan of a rewrite.
 
     Attributes:
+        files: the files in the partitions of the filter, as rows of the snapshot's file list.
         bins: the bins, in the order of the partitions.
-        considered: the number of files in the partitions of the filter.
     """
 
+    files: pa.Table
     bins: list[Bin]
-    considered: int
+
+    def files_of(self, each: Bin) -> BinFiles:
+        """One of the bins with its files."""
+        return BinFiles(self.files.take(pa.array(each.members)), each.inserted)
+
+    def unchanged(self, bins: Iterable[Bin], snapshot: Snapshot) -> list[Bin]:
+        """The bins of the plan of which all files are the same in a newer version."""
+        bins = list(bins)
+        if not bins:
+            return []
+        same = _flags(pc.is_in(_keys(self.files), value_set=_keys(snapshot.files)))
+        return [each for each in bins if same[each.members].all()]
 
 
 def partition_filter(filters: object, snapshot: Snapshot) -> RowFilter | None:
@@ -157,8 +182,8 @@ def plan_bins(
         for members in (*packed, *apart[:, None]):
             if len(members) and (aim != "compact" or facts.worthwhile(members, seen)):
                 size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
-                bins.append(Bin(files.take(pa.array(members)), size, inserted, number))
-    return BinPlan(bins, files.num_rows)
+                bins.append(Bin(members, size, inserted, number))
+    return BinPlan(files, bins)
 
 
 def _clustered(snapshot: Snapshot, files: pa.Table) -> NDArray[np.bool_]:
@@ -185,7 +210,7 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> BinPlan:
     """
     files = snapshot.files
     if not files.num_rows:
-        return BinPlan([], 0)
+        return BinPlan(files, [])
     facts = _Facts.of(files, target)
     cubes = pa.table({"cube": _tag(files, CUBE_TAG), "size": facts.sizes})
     totals = pa.TableGroupBy(cubes, "cube", use_threads=False).aggregate([("size", "sum")]).drop_null()
@@ -198,16 +223,15 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> BinPlan:
     names = one_array(pc.fill_null(cubes["cube"], "")).dictionary_encode()
     ranks = np.argsort(np.argsort(names.dictionary.to_numpy(zero_copy_only=False)))[_numbers(names.indices)]
     chosen = chosen[np.lexsort((facts.inserted[chosen], ranks[chosen]))]
-    files, cube = files.combine_chunks(), one_array(cubes["cube"])
-    bins = []
+    files, cube, bins = files.combine_chunks(), one_array(cubes["cube"]), []
     for members in _packed(chosen, facts.live_sizes, _MOST_CUBE * target):
         rows = pa.array(members)
         together = cube.take(rows)
         if not len(members) or (together.null_count == 0 and len(together.unique()) == 1 and not _any(others, rows)):
             continue  # all are of one run already
         size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
-        bins.append(Bin(files.take(rows), size, inserted, 0))
-    return BinPlan(bins, files.num_rows)
+        bins.append(Bin(members, size, inserted, 0))
+    return BinPlan(files, bins)
 
 
 def _any(flags: pa.Array, rows: pa.Array) -> bool:
@@ -216,15 +240,6 @@ def _any(flags: pa.Array, rows: pa.Array) -> bool:
 
 def _tag(files: pa.Table, name: str) -> pa.Array:
     return pc.map_lookup(one_array(files.column("tags")), query_key=name, occurrence="first")
-
-
-def live(bins: Iterable[Bin], snapshot: Snapshot) -> list[Bin]:
-    """The bins of which all files are unchanged in a newer version."""
-    bins = list(bins)
-    if not bins:
-        return []
-    now = _keys(snapshot.files)
-    return [each for each in bins if pc.all(pc.is_in(_keys(each.files), value_set=now)).as_py()]
 
 
 def _keys(files: pa.Table) -> pa.Array:

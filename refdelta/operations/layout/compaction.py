@@ -39,7 +39,7 @@ from refdelta.operations.layout.bins import (
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.layout.bins import Bin
+    from refdelta.operations.layout.bins import BinFiles
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Rewriter:
     disk: int | None = None
     reads: Snapshot | None = None
 
-    def rewrite(self, bin_: Bin) -> Group:
+    def rewrite(self, bin_: BinFiles) -> Group:
         """Write the live rows of a bin's files to new files, in the order of the files or of the curve.
 
         Raises:

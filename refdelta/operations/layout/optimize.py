@@ -13,13 +13,23 @@ import msgspec
 
 from refdelta import arguments
 from refdelta.core.table.types import VARIANT, ArrayType, MapType, StructType
+from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.log.managed_log import check_maintenance
+from refdelta.engine.log.state import FILE_SCHEMA
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
 from refdelta.operations.alter.names import find_column
-from refdelta.operations.layout.bins import Bin, BinPlan, cube_columns, live, partition_filter, plan_bins, plan_clusters
+from refdelta.operations.layout.bins import (
+    Bin,
+    BinFiles,
+    BinPlan,
+    cube_columns,
+    partition_filter,
+    plan_bins,
+    plan_clusters,
+)
 from refdelta.operations.layout.clustering import check_not_clustered, clustered_by
 from refdelta.operations.layout.compaction import Rewriter
 from refdelta.transaction.results import CommitResult
@@ -100,7 +110,7 @@ class OptimizeWork:
 
     def skip(self) -> None:
         """Drop the rest of the work, since the application's version is recorded already."""
-        self.plan = self.plan or BinPlan([], 0)
+        self.plan = self.plan or BinPlan(empty_table(FILE_SCHEMA), [])
         self.left.clear()
 
 
@@ -132,13 +142,14 @@ def optimize(
     check_maintenance(snapshot.store, "optimize")
     columns, filters, target = _settled(request, snapshot)
     work = OptimizeWork() if work is None else work
-    if work.plan is None:
-        work.plan = planned(snapshot, request)
-        work.left.extend(work.plan.bins)
+    plan = work.plan
+    if plan is None:
+        plan = work.plan = planned(snapshot, request)
+        work.left.extend(plan.bins)
     else:
         # Bins with files that other writers changed since the plan are left out.
-        work.left = deque(live(work.left, snapshot))
-    done = _rewrite(txn, snapshot, request, work, columns, target)
+        work.left = deque(plan.unchanged(work.left, snapshot))
+    done = _rewrite(txn, snapshot, request, plan, work, columns, target)
     txn.replace_files([group for _, group in done], _operation_metrics)
     _describe(txn, request, filters, columns)
 
@@ -222,6 +233,7 @@ def _rewrite(
     txn: Transaction,
     snapshot: Snapshot,
     request: OptimizeRequest,
+    plan: BinPlan,
     work: OptimizeWork,
     columns: tuple[Column, ...],
     target: int,
@@ -231,7 +243,6 @@ def _rewrite(
     executor = txn.executor or ThreadExecutor(tasks)
     # With an executor of the user, which decides how many bins are rewritten at once, each bin uses all processors.
     workers = max(1, min(8, cores) // tasks) if txn.executor is None else None
-    # A bin has its own files, so that no task needs the whole file list, which may be long.
     bare = snapshot.tracked().without_files()
     clusters = request.aim == "cluster"
     rewriter = Rewriter(bare, target, workers, columns, clusters, memory=request.memory, disk=request.disk)
@@ -240,10 +251,10 @@ def _rewrite(
     def own(group: Group) -> None:
         txn.own_files(output.add for output in group.outputs)
 
-    def tell() -> Iterator[Bin]:
+    def tell() -> Iterator[BinFiles]:
         for each in _taken(work):
             taken.append(each)
-            yield each
+            yield plan.files_of(each)
 
     for group in executor.map(rewriter.rewrite, tell(), done=own, writes=txn.store):
         done.append((taken.popleft(), group))
@@ -287,7 +298,7 @@ def _files(groups: Iterable[Group]) -> tuple[list[Add], list[Add]]:
 
 def _metrics(request: OptimizeRequest, work: OptimizeWork) -> dict[str, Any]:
     added, removed = _files(group for _, group in work.done)
-    considered = work.plan.considered if work.plan else 0
+    considered = work.plan.files.num_rows if work.plan else 0
     return {
         "numFilesAdded": len(added),
         "numFilesRemoved": len(removed),

@@ -78,15 +78,15 @@ def files_anew(txn: Transaction, before: Snapshot, after: Snapshot, aim: Aim) ->
         The entries of the removed files, and of the added files.
     """
     target = after.properties.target_file_size or TARGET_FILE_SIZE
-    bins = plan_bins(before, aim, filters=None, target=target, min_size=0).bins
-    executor = txn.executor or ThreadExecutor(min(4, max(1, len(bins))))
+    plan = plan_bins(before, aim, filters=None, target=target, min_size=0)
+    executor = txn.executor or ThreadExecutor(min(4, max(1, len(plan.bins))))
     tracked = after.tracked()
     reads = dataclasses.replace(before, tracks=tracked.tracks)
     rewriter = Rewriter(tracked.without_files(), target, None, (), reads=reads.without_files())
     groups = list(
         executor.map(
             rewriter.rewrite,
-            bins,
+            map(plan.files_of, plan.bins),
             done=lambda group: txn.own_files(output.add for output in group.outputs),
             writes=txn.store,
         )
