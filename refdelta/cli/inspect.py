@@ -123,10 +123,12 @@ def _report(damaged: list[InvalidLogError]) -> None:
 
 def _brief(values: Any, but: tuple[Any, ...] = ()) -> str:
     """``name=value`` pairs without empty values and those of ``but``; anything but a mapping is returned unchanged."""
-    if not isinstance(values, (dict, type(None))):
+    if values in (None, {}):
+        return ""
+    if not isinstance(values, dict):
         return cell(values)
     left_out = (None, "", "[]", "{}", *but)
-    return ", ".join(f"{name}={value}" for name, value in (values or {}).items() if value not in left_out)
+    return ", ".join([f"{name}={value}" for name, value in values.items() if value not in left_out])
 
 
 @app.command(

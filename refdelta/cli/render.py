@@ -60,6 +60,8 @@ def _plain(value: Any) -> Any:
 
 def cell(value: Any) -> str:
     """One value for people."""
+    if type(value) is str:
+        return printable(value)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -80,11 +82,11 @@ def moment(milliseconds: Any) -> str | None:
     if type(milliseconds) is not int:
         return cell(milliseconds)
     try:
-        time = _EPOCH + dt.timedelta(seconds=milliseconds // 1000)
+        time = _EPOCH + dt.timedelta(milliseconds=milliseconds)
     except OverflowError:
         text = str(milliseconds)
         return f"{text[:_DIGITS]}... ms" if len(text) > _DIGITS else f"{text} ms"
-    return f"{time:%Y-%m-%d %H:%M:%S}.{milliseconds % 1000:03} UTC"
+    return f"{time.isoformat(' ', 'milliseconds').removesuffix('+00:00')} UTC"
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
@@ -160,12 +162,19 @@ def echo_table(
         elif layout == "records":
             _echo_records(heading, block, number)
         else:
+            lines = []
             if above:
-                for line in _lines(heading, widths, aligned):
-                    click.echo(_bold(line, console))
-                click.echo("─" * (sum(widths) + _GAP * (len(widths) - 1)))
+                lines += [_bold(line, console) for line in _lines(heading, widths, aligned)]
+                lines.append("─" * (sum(widths) + _GAP * (len(widths) - 1)))
+            plain = (" " * _GAP).join(f"{{:{'>' if at in aligned else '<'}{width}}}" for at, width in enumerate(widths))
             for row in block:
-                click.echo("\n".join(_lines(row, widths, aligned, painted)))
+                # Most rows are one line without styles, and as wide as they have characters.
+                text = "".join(row)
+                if text.isascii() and "\n" not in text and not painted:
+                    lines.append(plain.format(*row).rstrip())
+                else:
+                    lines += _lines(row, widths, aligned, painted)
+            click.echo("\n".join(lines))
         number += len(block)
         block, above = list(islice(texts, _MEASURED)), False
 
