@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,11 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.engine.parquet.dv import to_bitmap
-from refdelta.engine.scan.reader import POSITION, FileReader, ReadPlan, ScanFile, deleted_rows, open_file, physical_rows
-from refdelta.engine.scan.scan import scan_files
+from refdelta.engine.scan.reader import POSITION, FileReader, ReadPlan, ScanFile, deleted_rows, physical_rows
+from refdelta.engine.scan.scan import read_files, read_together, scan_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from refdelta.engine.scan.executor import Executor
     from refdelta.engine.scan.scan import Scan
@@ -84,19 +85,22 @@ def find_rows(scan: Scan, executor: Executor | None = None) -> Iterator[FileRows
         positions=True,
     )
 
-    files: Iterable[ScanFile] = scan_files(dataclasses.replace(scan, plan=plan))
-    if executor is not None:
-        files = list(files)  # one job of other processes
-    return (executor or scan.executor).map(functools.partial(_find, scan.store, plan), files)
+    files = scan_files(dataclasses.replace(scan, plan=plan))
+    tasks = read_together(scan.store, files) if executor is None else [[file] for file in files]
+    found = (executor or scan.executor).map(functools.partial(_find, scan.store, plan), tasks)
+    return itertools.chain.from_iterable(found)
 
 
-def _find(store: Store, plan: ReadPlan, file: ScanFile) -> FileRows:
-    with open_file(store, file, plan) as opened:
-        rows = BitMap64()
-        for batch in opened.batches:
-            rows |= to_bitmap(batch.column(POSITION.name))
-        rows.run_optimize()
-        return FileRows(rows, opened.deleted, opened.physical_rows)
+def _find(store: Store, plan: ReadPlan, files: Sequence[ScanFile]) -> list[FileRows]:
+    reader, found = FileReader(store, plan), []
+    for file in files:
+        with reader.open(file) as opened:
+            rows = BitMap64()
+            for batch in opened.batches:
+                rows |= to_bitmap(batch.column(POSITION.name))
+            rows.run_optimize()
+            found.append(FileRows(rows, opened.deleted, opened.physical_rows))
+    return found
 
 
 def stand(scan: Scan, rows: Sequence[BitMap64]) -> Iterator[FileRows]:
@@ -126,6 +130,5 @@ def read_rows(scan: Scan, rows: Sequence[BitMap64 | None]) -> Iterator[pa.Record
         scan: the columns and the files; its filter applies too.
         rows: for each file the positions of the rows to read; None for all live rows.
     """
-    tasks = [dataclasses.replace(file, rows=own) for file, own in zip(scan_files(scan), rows, strict=True)]
-    reader = FileReader(scan.store, scan.plan, by_column=len(tasks) < 2 * scan.executor.workers)
-    return scan.executor.stream(reader.read, tasks, weigh=lambda batch: int(batch.nbytes))
+    files = [dataclasses.replace(file, rows=own) for file, own in zip(scan_files(scan), rows, strict=True)]
+    return read_files(scan, files)

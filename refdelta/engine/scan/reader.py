@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -226,11 +226,6 @@ class _SharedFooter:
         self.metadata: Any = None
         self.examined: Any = None
         self.groups: list[int] | None = None
-
-
-def open_file(store: Store, file: ScanFile, plan: ReadPlan) -> AbstractContextManager[OpenFile]:
-    """Same as :meth:`FileReader.open`, for a single file."""
-    return FileReader(store, plan).open(file)
 
 
 def read_file(store: Store, file: ScanFile, plan: ReadPlan) -> Iterator[pa.RecordBatch]:

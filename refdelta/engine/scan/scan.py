@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.filters import RowFilter
     from refdelta.engine.scan.skipping import Pruned
+    from refdelta_storage.base import Store
 
 
 @dataclass(frozen=True)
@@ -213,19 +214,10 @@ class Scan(RowStream):
         return pa.Table.from_batches(list(batches), self.schema)
 
     def _batches(self, plan: ReadPlan, budget: int | None = None) -> Iterator[pa.RecordBatch]:
-        files, most = scan_files(self), 0
+        files = scan_files(self)
         if not self.store.capabilities.remote:
-            # On a local disk, passing a small file to another thread takes longer than reading it.
-            most = SMALL_BYTES
             files = [part for file in files for part in _parts(file)]
-        tasks = list(at_most(files, _weight, most))
-        reader = FileReader(self.store, plan, by_column=len(tasks) < 2 * self.executor.workers)
-
-        def read(some: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
-            for file in some:
-                yield from reader.read(file)
-
-        return self.executor.stream(read, tasks, weigh=lambda batch: int(batch.nbytes), budget=budget)
+        return read_files(self, files, plan, budget=budget)
 
     def count(self) -> int:
         """The number of rows of the result.
@@ -420,6 +412,34 @@ def _parts(file: ScanFile) -> list[ScanFile]:
     # The size in the log may be wrong: so the last part has no end, and there are not too many.
     ends = [*(file.size * number // count for number in range(count)), sys.maxsize]
     return [file] if count == 1 else [replace(file, part=part) for part in itertools.pairwise(ends)]
+
+
+def read_files(
+    scan: Scan, files: Sequence[ScanFile], plan: ReadPlan | None = None, *, budget: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some files or parts of files, in parallel and in their order. Errors as for :meth:`Scan.to_batches`.
+
+    Args:
+        scan: the table, and the threads.
+        files: the files.
+        plan: how they are read; None for that of the scan.
+        budget: the most bytes of results that wait; None as for :meth:`ThreadExecutor.stream`.
+    """
+    tasks = read_together(scan.store, files)
+    reader = FileReader(scan.store, plan or scan.plan, by_column=len(tasks) < 2 * scan.executor.workers)
+
+    def read(some: Sequence[ScanFile]) -> Iterator[pa.RecordBatch]:
+        for file in some:
+            yield from reader.read(file)
+
+    return scan.executor.stream(read, tasks, weigh=lambda batch: int(batch.nbytes), budget=budget)
+
+
+def read_together(store: Store, files: Sequence[ScanFile]) -> list[list[ScanFile]]:
+    """Files by the thread that reads them: on a local disk, passing a small file to another thread takes longer than
+    reading it.
+    """
+    return list(at_most(files, _weight, 0 if store.capabilities.remote else SMALL_BYTES))
 
 
 def _weight(file: ScanFile) -> int:

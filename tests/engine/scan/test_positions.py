@@ -21,10 +21,10 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import STATS_PARSED, adds_table
 from refdelta.engine.log.statistics import counted_add
 from refdelta.engine.parquet.dv import kept_rows, live_mask, to_bitmap, to_positions
-from refdelta.engine.scan import positions, reader
+from refdelta.engine.scan import reader, scan
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.positions import RowsByFile, find_rows, read_rows, stand
-from refdelta.engine.scan.reader import POSITION, open_file, read_file
+from refdelta.engine.scan.reader import POSITION, FileReader, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from tiers import examples
 
@@ -114,14 +114,26 @@ def test_positions_of_rows_without_columns():
     assert (batch.num_rows, batch.schema.names) == (38, ["f", POSITION.name])
 
 
-def test_a_single_file_is_searched_without_a_thread():
-    before, seen = threading.get_ident(), []
-    snapshot = snapshot_of([{0, 1}])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(positions, "open_file", lambda *args: seen.append(threading.get_ident()) or open_file(*args))
-        (found,) = find_rows(plan_scan(snapshot, predicate="x < 3"))
-    assert found.rows == BitMap64([2])
-    assert seen == [before]
+@pytest.mark.parametrize("count", [1, 3])
+def test_small_files_are_searched_and_read_without_a_thread(count, monkeypatch):
+    before, seen, opened = threading.get_ident(), [], FileReader.open
+    snapshot = snapshot_of([{0, 1}] * count)
+    monkeypatch.setattr(FileReader, "open", lambda *args: seen.append(threading.get_ident()) or opened(*args))
+    found = [one.rows for one in find_rows(plan_scan(snapshot, predicate="x < 3"))]
+    assert found == [BitMap64([2])] * count
+    assert [batch.num_rows for batch in read_rows(plan_scan(snapshot), found)] == [1] * count
+    assert seen == [before] * 2 * count
+
+
+def test_large_files_are_searched_by_threads(monkeypatch):
+    before, seen, opened = threading.get_ident(), [], FileReader.open
+    snapshot = snapshot_of([{0, 1}] * 3)
+    monkeypatch.setattr(FileReader, "open", lambda *args: seen.append(threading.get_ident()) or opened(*args))
+    monkeypatch.setattr(scan, "SMALL_BYTES", 100)
+    found = [one.rows for one in find_rows(plan_scan(snapshot, predicate="x < 3"))]
+    assert found == [BitMap64([2])] * 3
+    assert before not in seen
+    assert len(seen) == 3
 
 
 def test_the_files_of_an_executor_of_other_processes_are_one_job():
