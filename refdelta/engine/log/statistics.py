@@ -45,7 +45,7 @@ from refdelta.engine.log.state import STATS_PARSED, to_adds
 from refdelta.engine.parquet.column_stats import StatsLeaf, stats_leaves
 
 _CHUNK = 16_384  # files parsed at once: bounds the memory, and keeps the JSON below 2 GiB
-_FEW = 32  # so few files are parsed one by one, once a chunk has failed to parse
+_FEW = 32  # so few files are parsed one by one: sooner than Arrow begins
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -76,7 +76,7 @@ def read_statistics(texts: pa.ChunkedArray, wanted: Sequence[Statistic]) -> tupl
 
 
 class _JsonReader:
-    """Parses chunks of JSON strings with Arrow; if that fails, each half of them, and a few strings one by one."""
+    """Parses chunks of JSON strings with Arrow; if that fails, each half of them. A few are parsed one by one."""
 
     def __init__(self, wanted: Sequence[Statistic]):
         self.wanted = wanted
@@ -86,18 +86,16 @@ class _JsonReader:
 
     def read(self, texts: pa.Array) -> list[pa.Array]:
         """First whether each string has statistics, then the wanted statistics."""
+        if len(texts) <= _FEW or self.clash:
+            return self._slow(texts)
         try:
             return self._fast(texts)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
-            if len(texts) <= _FEW or self.clash:
-                return self._slow(texts)
             half = len(texts) // 2
             halves = zip(self.read(texts.slice(0, half)), self.read(texts.slice(half)), strict=True)
             return [pa.concat_arrays(pair) for pair in halves]
 
     def _fast(self, texts: pa.Array) -> list[pa.Array]:
-        if self.clash:
-            raise pa.ArrowInvalid("a path is a prefix of another")
         # A line break between tokens would end the line; inside strings line breaks are illegal.
         texts = pc.replace_substring_regex(pc.fill_null(texts, "null"), "[\r\n]", " ")
         numbers = pa.array(range(len(texts)), pa.int64())
