@@ -70,7 +70,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class BinFiles:
-    """A bin with its own files, so that who rewrites it does not need the whole list, which may be long.
+    """A bin with its own files, so that the task that rewrites it does not need the whole list, which may be long.
 
     Attributes:
         files: their rows of the snapshot's file list, in the order in which their rows are written.
