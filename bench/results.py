@@ -178,7 +178,8 @@ def load(*paths: Path) -> Run:
     for run in runs:
         for bench in run.benches:
             alike.setdefault((bench.file, bench.title), []).append(bench)
-    return replace(runs[-1], benches=tuple(map(_together, alike.values())), runs=len(runs))
+    in_order = [alike[key] for key in sorted(alike, key=lambda key: key[0])]  # by file, as they run
+    return replace(runs[-1], benches=tuple(map(_together, in_order)), runs=len(runs))
 
 
 def _together(benches: Sequence[Bench]) -> Bench:
