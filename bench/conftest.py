@@ -6,10 +6,8 @@ import contextlib
 import os
 import platform
 import shutil
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -18,13 +16,12 @@ from typing import Any
 import pytest
 from contest import Contest
 from report import lines
+from resting import rest
 from results import Bench
 
 DATA = Path(__file__).parent / "data"
 # On a disk, unlike /tmp on many systems, and away from where tests and builds have just removed thousands of files.
 DISK = Path("/var/tmp")
-# ext4 takes up to a hundred times as long to make a file where many have gone within the last minutes, at most six.
-QUICK, LONGEST_REST = 100e-6, 400.0  # seconds
 SIZES = ("smoke", "default", "full")
 PACKAGES = (
     *("pyarrow", "pyroaring", "msgspec", "fsspec", "s3fs"),
@@ -80,7 +77,7 @@ def contest(benchmark: Any, pytestconfig: pytest.Config) -> Contest:
 
 @pytest.fixture(scope="session")
 def scratch(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """A folder on the disk that is measured, which has rested from what was removed before: see :func:`rest`."""
+    """A folder on the disk that is measured, which has rested from what was removed before."""
     parent = pytestconfig.getoption("scratch") or (DISK if os.access(DISK, os.W_OK) else DATA)
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=parent))
@@ -89,26 +86,6 @@ def scratch(pytestconfig: pytest.Config) -> Iterator[Path]:
             rest(folder)
     yield folder
     shutil.rmtree(folder)
-
-
-def rest(folder: Path) -> None:
-    """Wait until a file is made in a folder as soon as usual."""
-    until, told = time.monotonic() + LONGEST_REST, False
-    while creation(folder) > QUICK and time.monotonic() < until:
-        if not told:
-            print("the disk is slow after many files were removed: waiting, six minutes at most", file=sys.stderr)
-        told = True
-        time.sleep(10)
-
-
-def creation(folder: Path) -> float:
-    """The median seconds that it takes to make a file in a new folder there. The files stay: removed ones slow down."""
-    place, seconds = Path(tempfile.mkdtemp(dir=folder)), []
-    for number in range(15):
-        start = time.perf_counter()
-        (place / str(number)).touch()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
 
 
 @pytest.fixture

@@ -165,12 +165,13 @@ class Run:
 
 
 def load(*paths: Path) -> Run:
-    """Read a run, or several of one commit, size and machine: each contest has the rounds of all of them.
+    """Read a run, or several of one commit, size and machine: each contest has the rounds of all of them. Those of the
+    first file come first.
 
     Raises:
         ResultsError: a file cannot be read, or these runs are not of one kind.
     """
-    runs = sorted((_load(path) for path in paths), key=lambda run: run.time)
+    runs = [_load(path) for path in paths]
     kinds = {(run.commit, run.size, run.machine["cores"]) for run in runs}
     if len(kinds) > 1:
         raise ResultsError(f"these runs are not of one commit, size and machine: {', '.join(map(str, sorted(kinds)))}")
@@ -178,8 +179,8 @@ def load(*paths: Path) -> Run:
     for run in runs:
         for bench in run.benches:
             alike.setdefault((bench.file, bench.title), []).append(bench)
-    in_order = [alike[key] for key in sorted(alike, key=lambda key: key[0])]  # by file, as they run
-    return replace(runs[-1], benches=tuple(map(_together, in_order)), runs=len(runs))
+    newest = max(runs, key=lambda run: run.time)
+    return replace(newest, benches=tuple(map(_together, alike.values())), runs=len(runs))
 
 
 def _together(benches: Sequence[Bench]) -> Bench:

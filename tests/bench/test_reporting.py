@@ -170,6 +170,21 @@ def test_several_runs_are_shown_as_one_with_the_rounds_of_all_of_them(tmp_path):
     assert "`make bench`, 2 runs, at 0123456" in reporting.where(both)
 
 
+def test_the_contests_of_the_first_run_that_is_named_come_first(tmp_path):
+    """One run may have left out what another one measured alone."""
+    told = json.loads(runs.write(tmp_path / "whole.json", runs.everything()).read_text())
+    whole, names = results.load(tmp_path / "whole.json"), []
+    for number in range(2):
+        names.append(tmp_path / f"{number}.json")
+        part = told["benchmarks"][:2] if number else told["benchmarks"][2:]
+        names[-1].write_text(
+            json.dumps(told | {"benchmarks": part, "datetime": f"2026-11-2{9 - number}T00:00:00+00:00"})
+        )
+    both = results.load(*reversed(names))
+    assert [bench.title for bench in both.benches] == [bench.title for bench in whole.benches]
+    assert both.time.day == 29
+
+
 def test_runs_of_different_sizes_are_not_one(tmp_path):
     paths = [tmp_path / "default.json", tmp_path / "full.json"]
     runs.write(paths[0], runs.everything())
