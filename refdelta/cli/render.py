@@ -60,7 +60,7 @@ def _plain(value: Any) -> Any:
 
 def cell(value: Any) -> str:
     """One value for people."""
-    if type(value) is str:
+    if isinstance(value, str):
         return printable(value)
     if value is None:
         return ""
@@ -68,8 +68,6 @@ def cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
-    if isinstance(value, str):
-        return printable(value)
     if isinstance(value, (int, float, decimal.Decimal, dt.date)):
         return str(value)
     return printable(to_json(value))
