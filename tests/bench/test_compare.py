@@ -61,8 +61,9 @@ def bench(tmp_path, monkeypatch):
     """Benchmarks of that engine, and where it writes which of its commits ran."""
     folder = tmp_path / "bench"
     folder.mkdir()
-    for name in ("conftest.py", "contest.py", "report.py", "results.py", "pytest.ini"):
-        shutil.copy(BENCH / name, folder)
+    shared = [path for path in BENCH.glob("*.py") if not path.name.startswith("bench_")]
+    for path in (*shared, BENCH / "pytest.ini"):
+        shutil.copy(path, folder)
     (folder / "bench_tiny.py").write_text(TINY)
     seen = tmp_path / "seen"
     monkeypatch.setattr(compare, "BENCH", folder)
