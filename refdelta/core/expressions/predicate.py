@@ -82,6 +82,7 @@ __all__ = [
     "order",
     "possible",
     "push_not",
+    "rebuilt",
     "to_sql",
     "value_of",
     "walk",

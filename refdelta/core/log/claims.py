@@ -40,8 +40,8 @@ TABLE: tuple[Claim, ...] = (
     Claim(
         "stats bounds of float and double",
         OTHERS,
-        "They bound the values that are not NaN; any row may be NaN, which is the greatest value. A minimum that is NaN "
-        "is unknown.",
+        "They bound the values that are not NaN; any row may be NaN, which is the greatest value. A minimum of NaN is "
+        "unknown.",
         "",
     ),
     Claim("stats bounds of decimals of at most 15 digits", OTHERS, "Exact: such a decimal survives a double.", ""),
@@ -49,21 +49,146 @@ TABLE: tuple[Claim, ...] = (
     Claim(
         "stats bounds of decimals of more than 15 digits",
         OTHERS,
-        "Rounded through doubles: moved outwards by 2^-49 of the bound, at least eight steps of a double, and by one unit "
-        "of the last digit, but not beyond the type. A bound beyond the type is unknown.",
+        "Rounded through doubles: moved outwards by 2^-49 of the bound, at least eight steps of a double, and by one "
+        "unit of the last digit, but not beyond the type. A bound that the type does not have is unknown.",
         "",
     ),
     Claim("stats bounds of timestamp", OURS, "The maximum holds to the end of its millisecond.", ""),
     Claim("stats bounds of timestamp", OTHERS, "As before, and a minute on each side.", ""),
-    Claim("stats bounds of string", OURS, "Exact, or cut with a maximum that is above all that it stands for.", ""),
+    Claim("stats bounds of timestamp_ntz", OTHERS, "The maximum holds to the end of its millisecond.", ""),
+    Claim("stats bounds of string", OURS, "Exact; or cut, and the maximum is above all that it replaces.", ""),
     Claim(
         "stats bounds of string",
         OTHERS,
-        "The minimum may be a prefix. A maximum of 32 characters or more stands for every string that begins with it.",
+        "The minimum may be a prefix. A maximum of 8 characters or more stands for every string that begins with it. "
+        "U+FFFD at its end, which older Spark appends, stands for any character.",
+        "",
+    ),
+    Claim(
+        "stats.numRecords and stats.nullCount",
+        OTHERS,
+        "A count of nulls says that there is none (0) or nothing else (numRecords). A negative count, more nulls than "
+        "rows, and a column of nulls that has bounds say nothing.",
         "",
     ),
 )
 """The table: a row for each field and writer."""
 
+
+# --- bounds ------------------------------------------------------------------------------------------------------
+
 EXACT_BOUNDS = "refdeltaExactBounds"
 """The member of the statistics of a file (``stats``, ``stats_parsed``) by which this engine marks its own bounds."""
+
+DOUBLE_DIGITS = 15
+"""Every decimal of so many digits survives a double."""
+
+DECIMAL_SHIFT = 49
+"""The margin of a decimal is the bound times 2^-49: a double has 53 significant bits, so this is at least eight of its
+steps. The roundings that were measured take up to three.
+"""
+
+MILLISECOND = 1_000
+"""Times are cut to milliseconds in statistics; in microseconds."""
+
+ZONE_MARGIN = 60_000_000
+"""The margin of a timestamp: offsets of time zones are cut to minutes; in microseconds."""
+
+CUT_LENGTH = 8
+"""The fewest characters to which strings are cut in statistics."""
+
+REPLACED = "\ufffd"
+"""The character that older Spark appended to a maximum that it had cut after 32 UTF-16 units. It is below emoji."""
+
+LAST_CHARACTER = "\U0010ffff"
+"""The greatest character, which is none of any script."""
+
+TEXT_MARGIN = LAST_CHARACTER * 32
+"""The margin of a string that may be cut: what is appended to it."""
+
+_LAST_TIME = 2**63 - 1
+
+
+def needs_mark(type_name: str | None, precision: int, low: str | None, high: str | None) -> bool:
+    """True if the bounds of a column would have a margin without :data:`EXACT_BOUNDS`.
+
+    Args:
+        type_name: the type's name in a schema, such as ``double``; a decimal's is ``decimal``.
+        precision: a decimal's digits; else any.
+        low: the minimum as JSON; None if there is none.
+        high: the maximum, likewise.
+    """
+    if type_name == "string":
+        return high is not None and len(high) >= CUT_LENGTH + len('""')
+    claimed = type_name in ("float", "double", "timestamp") or (type_name == "decimal" and precision > DOUBLE_DIGITS)
+    return claimed and not (low is None and high is None)
+
+
+def decimal_margin(unscaled: int) -> int:
+    """The margin of a bound of a decimal of more than :data:`DOUBLE_DIGITS` digits.
+
+    Args:
+        unscaled: the bound in units of the last digit.
+
+    Returns:
+        The margin in the same units.
+    """
+    return abs(unscaled >> DECIMAL_SHIFT) + 1
+
+
+def decimal_low(unscaled: int, precision: int) -> int:
+    """The lower bound that follows from a minimum of another writer, both in units of the last digit."""
+    return unscaled if precision <= DOUBLE_DIGITS else max(unscaled - decimal_margin(unscaled), 1 - 10**precision)
+
+
+def decimal_high(unscaled: int, precision: int) -> int:
+    """The upper bound that follows from a maximum of another writer, both in units of the last digit."""
+    return unscaled if precision <= DOUBLE_DIGITS else min(unscaled + decimal_margin(unscaled), 10**precision - 1)
+
+
+def time_low(micros: int, *, exact: bool) -> int:
+    """The lower bound that follows from the minimum of a time, in microseconds.
+
+    Args:
+        micros: the minimum.
+        exact: whether it has no margin: it is marked, or has no time zone.
+    """
+    return micros if exact else max(micros - ZONE_MARGIN, -_LAST_TIME - 1)
+
+
+def time_high(micros: int, *, exact: bool) -> int:
+    """The upper bound that follows from the maximum of a time; see :func:`time_low`."""
+    if micros % MILLISECOND == 0:
+        micros = micros + MILLISECOND - 1 if micros <= _LAST_TIME - MILLISECOND else micros
+    return micros if exact else min(micros + ZONE_MARGIN, _LAST_TIME)
+
+
+def text_high(text: str, *, exact: bool) -> str:
+    """The upper bound that follows from the maximum of a string."""
+    if text.endswith(REPLACED):
+        return text[:-1].removesuffix("?") + LAST_CHARACTER  # half of an emoji became "?"
+    return text if exact or len(text) < CUT_LENGTH else text + TEXT_MARGIN
+
+
+# --- counts ------------------------------------------------------------------------------------------------------
+
+
+def row_count(rows: int | None) -> int | None:
+    """The number of rows of a file that follows from ``numRecords``; None if it says nothing."""
+    return None if rows is None or rows < 0 else rows
+
+
+def null_count(nulls: int | None, rows: int | None, *, bounded: bool) -> int | None:
+    """The number of nulls of a column that follows from ``nullCount``; None if it says nothing.
+
+    Args:
+        nulls: ``nullCount``.
+        rows: see :func:`row_count`.
+        bounded: whether the column has a minimum or a maximum.
+
+    Returns:
+        Only 0 and the number of rows have a meaning.
+    """
+    if nulls is None or nulls < 0 or (rows is not None and (nulls > rows or (nulls == rows and bounded))):
+        return None
+    return nulls

@@ -7,6 +7,9 @@ nothing.
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +21,7 @@ from refdelta.core.expressions.like import like_prefix
 from refdelta.core.expressions.ordering import order
 from refdelta.core.expressions.predicate import (
     FALSE,
+    NULL,
     TRUE,
     And,
     BoolLiteral,
@@ -33,22 +37,24 @@ from refdelta.core.expressions.predicate import (
     Or,
     Predicate,
     Value,
+    column_refs,
     columns,
     conjunction,
     disjunction,
     evaluate,
     possible,
     push_not,
+    rebuilt,
     value_of,
 )
 from refdelta.core.log.actions import Add, Remove
+from refdelta.core.log.claims import EXACT_BOUNDS, null_count, row_count
 from refdelta.core.pruning.stats import load_stats, lookup, statistic
 from refdelta.core.pruning.stats_source import StatsSource
-from refdelta.core.table.char_varchar import padded_upper
 from refdelta.core.table.types import (
     DATE,
+    FRACTIONAL,
     LONG,
-    STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     DataType,
@@ -62,8 +68,8 @@ KEEP_ORDER: frozenset[tuple[DataType, DataType]] = frozenset(
 )
 """Casts that keep the order of values, so that bounds stay bounds."""
 
-_MILLISECOND = 1_000
-_TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
+_MOST_NAN = 3
+"""So many columns may be NaN or not, in any combination."""
 
 
 def may_match(predicate: Predicate, file: Add | Remove, schema: StructType, partition_columns: Sequence[str]) -> bool:
@@ -93,6 +99,7 @@ class FileMatcher:
         names = {name.lower() for name in partition_columns}
         self._partitions = [item for item in schema if item.name.lower() in names]
         self._data = {path: StatsSource.of(schema, path) for path in columns(predicate) if path[0].lower() not in names}
+        self._floats = [path for path, source in self._data.items() if source.type in FRACTIONAL]
 
     @property
     def partition_names(self) -> list[str]:
@@ -137,8 +144,10 @@ class FileMatcher:
             text: ``add.stats``.
         """
         found = load_stats(text)
-        stats = found if isinstance(found, dict) else {}
-        return _File(known, stats, self._data).may(residual)
+        file = _File(known, found if isinstance(found, dict) else {}, self._data)
+        if file.may(residual):
+            return True
+        return not file.exact and bool(self._floats) and any(map(file.may, nan_cases(residual)))
 
 
 def _residual(predicate: Predicate, known: Mapping[str, Any]) -> Predicate:
@@ -156,6 +165,44 @@ def _residual(predicate: Predicate, known: Mapping[str, Any]) -> Predicate:
         return TRUE if evaluate(predicate, known) is True else FALSE
     except ExpressionError:
         return TRUE  # it may fail, which only its rows decide
+
+
+@functools.lru_cache(maxsize=256)
+def nan_cases(predicate: Predicate) -> tuple[Predicate, ...]:
+    """The predicate for rows that bounds of floats and doubles say nothing about, as some of these columns are NaN.
+
+    Such a row meets the predicate if it meets that in which NaN stands in the place of these columns. So a range of a
+    column, which NaN is not in, still excludes files whose bounds may leave out NaN.
+
+    Returns:
+        The predicate for each choice of columns that are NaN, without those that are never true. Of more than
+        :data:`_MOST_NAN` columns it is one that is always true.
+    """
+    floats = sorted({column for column in column_refs(predicate) if column.type in FRACTIONAL}, key=_path)
+    if len(floats) > _MOST_NAN:
+        return (TRUE,)
+    chosen = itertools.chain.from_iterable(itertools.combinations(floats, n + 1) for n in range(len(floats)))
+    cases = [_where_nan(predicate, frozenset(some)) for some in chosen]
+    return tuple(case for case in cases if case not in (FALSE, NULL))
+
+
+def _path(column: Column) -> tuple[str, ...]:
+    return column.path
+
+
+def _where_nan(predicate: Predicate, nan: frozenset[Column]) -> Predicate:
+    def changed(part: Any) -> Any:
+        if part in nan:
+            return Literal(math.nan, part.type)
+        if isinstance(part, Predicate) and not columns(part):
+            try:
+                return BoolLiteral(evaluate(part, {}))
+            except ExpressionError:
+                return TRUE
+        return part
+
+    found: Predicate = rebuilt(predicate, changed)
+    return found
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -182,7 +229,8 @@ class _File:
         sources: Mapping[tuple[str, ...], StatsSource],
     ) -> None:
         self.known, self.stats, self.sources = known, stats, sources
-        self.rows = statistic(stats.get("numRecords"), LONG)
+        self.rows = row_count(statistic(stats.get("numRecords"), LONG))
+        self.exact = stats.get(EXACT_BOUNDS) is True
         self._columns: dict[tuple[str, ...], _Known] = {}
 
     def may(self, predicate: Predicate) -> bool:
@@ -240,17 +288,19 @@ class _File:
             return _Known()
 
     def _column(self, source: StatsSource) -> _Known:
-        nulls = statistic(lookup(self.stats, ("nullCount", *source.physical)), LONG)
-        # Under wide bounds a count of nulls that is neither 0 nor all rows says nothing, and nothing is made of it.
-        has_null = source.nested or nulls != 0
-        has_value = nulls is None or nulls != self.rows
         low, high = (
             statistic(lookup(self.stats, (side, *source.physical)), source.type) if source.bounded else None
             for side in ("minValues", "maxValues")
         )
-        high = _upper(high, source)
-        if source.char is not None and high is not None:
-            high = padded_upper(high, source.char)
+        nulls = null_count(
+            statistic(lookup(self.stats, ("nullCount", *source.physical)), LONG),
+            self.rows,
+            bounded=low is not None or high is not None,
+        )
+        # Under wide bounds a count of nulls that is neither 0 nor all rows says nothing, and nothing is made of it.
+        has_null = source.nested or nulls != 0
+        has_value = nulls is None or nulls != self.rows
+        low, high = source.lower(low, exact=self.exact), source.upper(high, exact=self.exact)
         if low is not None and high is not None and order(low, high) > 0:
             # Bounds in the wrong order are no bounds: some writers let times wrap round.
             low = high = None
@@ -305,17 +355,3 @@ def _at_most(low: Any, high: Any, *, strict: bool = False) -> bool:
 
 def _same(one: _Known, other: _Known) -> bool:
     return one.constant and other.constant and order(one.low, other.low) == 0
-
-
-def _upper(high: Any, source: StatsSource) -> Any:
-    """A maximum as a bound of the values that it was made of."""
-    if high is None:
-        return None
-    if source.type == STRING and high.endswith("\ufffd"):
-        # Older Spark cut a string after its 32nd UTF-16 unit and put U+FFFD there, which is below emoji; half of one
-        # became "?".
-        return high[:-1].removesuffix("?") + "\U0010ffff"
-    if source.type in _TIMES and high % _MILLISECOND == 0 and high < 2**63 - _MILLISECOND:
-        # Times are cut to milliseconds in statistics, so the true maximum lies anywhere within that of the bound.
-        return high + _MILLISECOND - 1
-    return high

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
+from typing import Any
+
 import msgspec
 
-from refdelta.core.table.char_varchar import char_length
+from refdelta.core.log.claims import (
+    DOUBLE_DIGITS,
+    decimal_high,
+    decimal_low,
+    text_high,
+    time_high,
+    time_low,
+)
+from refdelta.core.table.char_varchar import char_length, padded_upper
 from refdelta.core.table.evolution import TYPE_CHANGES
 from refdelta.core.table.types import (
     BINARY,
     DOUBLE,
+    FRACTIONAL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
     VARIANT,
     VOID,
     DataType,
+    DecimalType,
     StructField,
     StructType,
     is_nested,
@@ -36,6 +52,40 @@ class StatsSource(msgspec.Struct, frozen=True):
     nested: bool
     char: int | None
 
+    @property
+    def claimed(self) -> bool:
+        """Whether a bound of another writer has a margin: see :mod:`refdelta.core.log.claims`."""
+        wide = isinstance(self.type, DecimalType) and self.type.precision > DOUBLE_DIGITS
+        return self.bounded and (wide or self.type in FRACTIONAL or self.type in (STRING, TIMESTAMP))
+
+    def upper(self, high: Any, *, exact: bool) -> Any:
+        """The upper bound that follows from a maximum; ``exact`` as in :func:`lower`."""
+        if high is None:
+            return None
+        if isinstance(self.type, DecimalType) and not exact:
+            return _scaled(decimal_high(_unscaled(high, self.type), self.type.precision), self.type)
+        if self.type in (TIMESTAMP, TIMESTAMP_NTZ):
+            return time_high(high, exact=exact or self.type == TIMESTAMP_NTZ)
+        if self.type != STRING:
+            return high
+        text = text_high(high, exact=exact)
+        return text if self.char is None else padded_upper(text, self.char)
+
+    def lower(self, low: Any, *, exact: bool) -> Any:
+        """The lower bound that follows from a minimum.
+
+        Args:
+            low: an internal value, or None.
+            exact: whether the statistics have the mark :data:`~refdelta.core.log.claims.EXACT_BOUNDS`.
+        """
+        if low is None or exact:
+            return low
+        if isinstance(self.type, DecimalType):
+            return _scaled(decimal_low(_unscaled(low, self.type), self.type.precision), self.type)
+        if self.type == TIMESTAMP:
+            return time_low(low, exact=False)
+        return None if low != low else low  # noqa: PLR0124 - NaN
+
     @classmethod
     def of(cls, schema: StructType, path: tuple[str, ...]) -> StatsSource:
         """That of a column, by its logical path as the schema spells it."""
@@ -52,3 +102,14 @@ class StatsSource(msgspec.Struct, frozen=True):
         bounded = not (is_nested(here) or here in (BINARY, VARIANT, VOID) or changed)
         nested = any(field.nullable for field in fields[:-1])
         return cls(tuple(map(physical_name, fields)), here, bounded, nested, char_length(schema, path))
+
+
+_EXACT = Context(prec=80)
+
+
+def _unscaled(value: Decimal, kind: DecimalType) -> int:
+    return int(value.scaleb(kind.scale, _EXACT))
+
+
+def _scaled(unscaled: int, kind: DecimalType) -> Decimal:
+    return Decimal(unscaled).scaleb(-kind.scale, _EXACT)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from refdelta.core.log.actions import Add
+from refdelta.core.log.claims import EXACT_BOUNDS
 from refdelta.core.log.statistics import parse_stats
 from refdelta.core.pruning.stats import load_stats, lookup, statistic
 from refdelta.core.table.clustering import ColumnPath
@@ -248,6 +249,7 @@ def _statistics_of(kept: Iterable[StatsLeaf]) -> Iterator[Statistic]:
         yield from (((part, *path), leaf.type) for path, leaf in leaves if leaf.bounded)
     yield from ((("nullCount", *path), LONG) for path, _ in leaves)
     yield ("tightBounds",), BOOLEAN
+    yield (EXACT_BOUNDS,), BOOLEAN
 
 
 def _struct(tree: dict[str, Any], known: pa.Array | None = None) -> pa.Array:

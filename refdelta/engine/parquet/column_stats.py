@@ -8,6 +8,8 @@ the types for which delta-spark keeps bounds, have a minimum and a maximum too.
 A bound that cannot be written exactly is widened or left out, never narrowed: long strings are cut by
 :mod:`refdelta.core.pruning.stats`, the maximum of timestamps is rounded up to the millisecond, and a bound that is NaN,
 infinite or beyond the year 9999 is left out. NaN is the greatest value, as in Spark: a file with one has no maximum.
+So the bounds are exact, and where those of another writer would have a margin the file is marked
+(:data:`refdelta.core.log.claims.EXACT_BOUNDS`).
 
 Columns have their physical names, as in files.
 """
@@ -26,6 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.claims import EXACT_BOUNDS, needs_mark
 from refdelta.core.pruning.stats import truncate_max, truncate_min
 from refdelta.core.table.clustering import ColumnPath
 from refdelta.core.table.properties import TableProperties
@@ -160,13 +163,17 @@ class StatsCollector:
         lows: dict[str, Any] = {}
         highs: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
+        marked = False
         for leaf, stats in zip(self.leaves, self.total.leaves, strict=True):
             _put(nulls, leaf.stored, str(stats.nulls))
             if leaf.bounded:
-                _put(lows, leaf.stored, _low_json(stats, leaf.type))
-                _put(highs, leaf.stored, _high_json(stats, leaf.type))
+                low, high = _low_json(stats, leaf.type), _high_json(stats, leaf.type)
+                _put(lows, leaf.stored, low)
+                _put(highs, leaf.stored, high)
+                marked = marked or needs_mark(*_claimed_type(leaf.type), low, high)
         parts = {"numRecords": str(self.total.rows), "minValues": lows, "maxValues": highs, "nullCount": nulls}
-        return _object({name: part for name, part in parts.items() if part} | {"tightBounds": "true"})
+        found = {name: part for name, part in parts.items() if part} | {"tightBounds": "true"}
+        return _object(found | ({EXACT_BOUNDS: "true"} if marked else {}))
 
 
 # --- measuring ---------------------------------------------------------------------------------------------------
@@ -270,6 +277,10 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 def _path(name: str) -> tuple[str, ...]:
     """A column's path from its name in a property: parts separated by dots, in backticks if they contain dots."""
     return tuple((quoted.replace("``", "`") or plain).strip().lower() for quoted, plain in _PART.findall(name))
+
+
+def _claimed_type(kind: DataType) -> tuple[str | None, int]:
+    return ("decimal", kind.precision) if isinstance(kind, DecimalType) else (_name(kind), 0)
 
 
 def _name(kind: DataType) -> str | None:

@@ -13,25 +13,36 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.claims import (
+    CUT_LENGTH,
+    EXACT_BOUNDS,
+    LAST_CHARACTER,
+    MILLISECOND,
+    REPLACED,
+    TEXT_MARGIN,
+    ZONE_MARGIN,
+)
 from refdelta.core.pruning.stats_source import StatsSource
 from refdelta.core.table.types import (
+    BOOLEAN,
+    FRACTIONAL,
     LONG,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     VOID,
+    DecimalType,
     StructType,
 )
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.arrow.char_padding import padded_uppers
+from refdelta.engine.arrow.decimals import decimal_margins
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.arithmetic import compare
 from refdelta.engine.log.statistics import Statistic, child_of, read_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_MILLISECOND = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +69,12 @@ class FileStatsView:
     Attributes:
         rows: the number of rows in each file, deleted ones included; null is unknown.
         bounds: by the column's logical path.
+        exact: for each file, whether its statistics have the mark of this engine, where a column needs that; else None.
     """
 
     rows: pa.Array
     bounds: dict[tuple[str, ...], Bounds]
+    exact: pa.BooleanArray | None = None
 
 
 def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, ...]]) -> FileStatsView:
@@ -75,14 +88,20 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
     wanted = {path: StatsSource.of(schema, path) for path in paths}
     leaves = _statistics(wanted.values())
     found = [pa.nulls(files.num_rows, arrow_type(kind)) for _, kind in leaves]
+    known = None
     if "stats" in files.column_names:
-        _, found = read_statistics(files["stats"], leaves)
+        known, found = read_statistics(files["stats"], leaves)
     if "stats_parsed" in files.column_names and pa.types.is_struct(files.schema.field("stats_parsed").type):
         parsed = one_array(files["stats_parsed"])
+        if known is not None:
+            # The mark of a text says nothing about the struct, so each file has its statistics from one of the two.
+            parsed = pc.if_else(known, pa.scalar(None, parsed.type), parsed)
         found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
-    rows, columns = found[0], found[1:]
-    bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3]) for i, path in enumerate(wanted)}
-    return FileStatsView(rows, bounds)
+    rows, marks, columns = found[0], found[1], found[2:]
+    rows = pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, rows.type))
+    exact = pc.fill_null(marks, False) if pa.types.is_boolean(marks.type) else None
+    bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3], rows, exact) for i, path in enumerate(wanted)}
+    return FileStatsView(rows, bounds, exact)
 
 
 def num_records(files: pa.Table) -> pa.Array:
@@ -90,19 +109,23 @@ def num_records(files: pa.Table) -> pa.Array:
 
     Implements PROTOCOL.md, "Per-file Statistics", ``numRecords``.
     """
-    rows = view_stats(files, StructType(), ()).rows
-    return pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, pa.int64()))
+    return view_stats(files, StructType(), ()).rows
 
 
-def _bounds(item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array) -> Bounds:
+def _bounds(
+    item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array, rows: pa.Array, exact: pa.BooleanArray | None
+) -> Bounds:
+    nulls = _null_counts(nulls, rows, pc.or_(low.is_valid(), high.is_valid()))
     if item.type == STRING:
-        # Older Spark cut a string after 32 UTF-16 units and appended U+FFFD, which sorts before emoji; half of an emoji
-        # became "?".
-        high = pc.replace_substring_regex(high, "\\??\ufffd$", "\U0010ffff")
+        high = _text_highs(high, exact)
         if item.char is not None:
             high = padded_uppers(high, item.char)
     elif item.type in (TIMESTAMP, TIMESTAMP_NTZ):
-        high = _whole_millisecond(high)
+        low, high = _time_bounds(low, high, exact if item.type == TIMESTAMP else None)
+    elif exact is not None and isinstance(item.type, DecimalType) and item.claimed:
+        low, high = (pc.if_else(exact, side, decimal_margins(side, up=up)) for side, up in ((low, False), (high, True)))
+    elif exact is not None and item.type in FRACTIONAL:
+        low = pc.if_else(pc.or_(exact, pc.invert(pc.is_nan(low))), low, pa.scalar(None, low.type))
     if item.bounded:
         # Bounds in the wrong order are dropped: times of some writers overflow.
         sane = pc.fill_null(compare("<=", low, high), True)
@@ -110,18 +133,47 @@ def _bounds(item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array) -
     return Bounds(low, high, nulls, item.nested)
 
 
-def _whole_millisecond(high: pa.Array) -> pa.Array:
-    """The end of the millisecond of each bound: statistics cut times to milliseconds."""
-    micros = high.cast(pa.int64())
-    cut = pc.equal(pc.subtract(micros, pc.multiply(pc.divide(micros, _MILLISECOND), _MILLISECOND)), 0)
-    room = pc.less(micros, 2**63 - _MILLISECOND)
-    later = pc.add(micros, pc.if_else(pc.and_(cut, room), _MILLISECOND - 1, 0))
-    return later.cast(high.type)
+def _null_counts(nulls: pa.Array, rows: pa.Array, bounded: pa.Array) -> pa.Array:
+    """The twin of :func:`refdelta.core.log.claims.null_count`."""
+    most = pc.subtract(rows, bounded.cast(pa.int64()))
+    fits = pc.and_kleene(pc.greater_equal(nulls, 0), pc.fill_null(pc.less_equal(nulls, most), True))
+    return pc.if_else(fits, nulls, pa.scalar(None, nulls.type))
+
+
+def _text_highs(high: pa.Array, exact: pa.BooleanArray | None) -> pa.Array:
+    """The twin of :func:`refdelta.core.log.claims.text_high`."""
+    replaced = pc.ends_with(high, REPLACED)
+    wide = replaced
+    if exact is not None:
+        longer = pc.binary_join_element_wise(high, TEXT_MARGIN, "")
+        short = pc.less(pc.utf8_length(high), CUT_LENGTH)
+        high = pc.if_else(pc.or_(pc.or_(exact, short), replaced), high, longer)
+    if pc.any(wide).as_py():
+        high = pc.replace_substring_regex(high, f"\\??{REPLACED}$", LAST_CHARACTER)
+    return high
+
+
+def _time_bounds(low: pa.Array, high: pa.Array, exact: pa.BooleanArray | None) -> tuple[pa.Array, pa.Array]:
+    """The twin of :func:`refdelta.core.log.claims.time_low` and :func:`~refdelta.core.log.claims.time_high`."""
+    kind, first, last = high.type, -(2**63), 2**63 - 1
+    low, high = low.cast(pa.int64()), high.cast(pa.int64())
+    cut = pc.equal(pc.subtract(high, pc.multiply(pc.divide(high, MILLISECOND), MILLISECOND)), 0)
+    room = pc.less_equal(high, last - MILLISECOND)
+    high = pc.add(high, pc.if_else(pc.and_(cut, room), MILLISECOND - 1, 0))
+    if exact is not None:
+        margin = pc.if_else(exact, pa.scalar(0, pa.int64()), ZONE_MARGIN)
+        low = pc.subtract(pc.max_element_wise(low, first + ZONE_MARGIN, skip_nulls=False), margin)
+        high = pc.add(pc.min_element_wise(high, last - ZONE_MARGIN, skip_nulls=False), margin)
+    return low.cast(kind), high.cast(kind)
 
 
 def _statistics(wanted: Iterable[StatsSource]) -> list[Statistic]:
-    """The row count, then minimum, maximum and null count of every column."""
-    found: list[Statistic] = [(("numRecords",), LONG)]
+    """The row count, the mark, then minimum, maximum and null count of every column."""
+    wanted = list(wanted)
+    found: list[Statistic] = [
+        (("numRecords",), LONG),
+        ((EXACT_BOUNDS,), BOOLEAN if any(item.claimed for item in wanted) else VOID),
+    ]
     for item in wanted:
         bound = item.type if item.bounded else VOID
         found += [(("minValues", *item.physical), bound), (("maxValues", *item.physical), bound)]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyroaring import BitMap64
 
+from refdelta.core.log.claims import EXACT_BOUNDS
 from refdelta.core.table.char_varchar import padding_of
 from refdelta.core.table.row_tracking import ROW_ID, kind_of
 from refdelta.core.table.types import StructField, StructType, physical_name
@@ -699,6 +700,8 @@ def groups_to_read(
             "minValues": _struct(low),
             "maxValues": _struct(high),
             "nullCount": _struct({name: counts.cast(pa.int64()) for name, counts in nulls.items()}),
+            # The library that wrote the file computed them, of the stored values; floats have none here.
+            EXACT_BOUNDS: pa.repeat(pa.scalar(True), len(groups)),
         }
     )
     # To the pruner, a row group is a small file. Partition values hold for the whole file, which was pruned by them.

@@ -34,7 +34,8 @@ from refdelta.core.expressions.predicate import (
     order,
     push_not,
 )
-from refdelta.core.pruning.file_match import KEEP_ORDER
+from refdelta.core.pruning.file_match import KEEP_ORDER, nan_cases
+from refdelta.core.table.types import FRACTIONAL
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.expressions.arithmetic import compare
 from refdelta.engine.expressions.convert import convert
@@ -97,7 +98,13 @@ def prune(files: pa.Table, schema: StructType, partition_columns: Sequence[str],
     by_partition = _Pruner(files.num_rows, partitions, nothing).may(predicate)
     if not data:
         return Pruned(by_partition, _reasons(files.num_rows, by_partition))
-    keep = _Pruner(files.num_rows, partitions, view_stats(files, schema, data)).may(predicate)
+    view = view_stats(files, schema, data)
+    pruner = _Pruner(files.num_rows, partitions, view)
+    keep = pruner.may(predicate)
+    if view.exact is not None and not pc.all(pc.or_(view.exact, keep), min_count=0).as_py():
+        unmarked = pc.invert(view.exact)
+        for case in nan_cases(predicate) if any(column.type in FRACTIONAL for column in column_refs(predicate)) else ():
+            keep = pc.or_(keep, pc.and_(unmarked, pruner.may(case)))
     return Pruned(pc.and_(keep, by_partition), _reasons(files.num_rows, by_partition, keep))
 
 

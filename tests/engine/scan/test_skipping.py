@@ -17,6 +17,7 @@ from refdelta.core.expressions import partition_values as pv
 from refdelta.core.expressions.binding import bind
 from refdelta.core.expressions.predicate import evaluate, order
 from refdelta.core.log.actions import Add
+from refdelta.core.log.claims import EXACT_BOUNDS
 from refdelta.core.pruning.file_match import may_match
 from refdelta.core.pruning.stats import truncate_max, truncate_min
 from refdelta.core.table.types import (
@@ -211,11 +212,15 @@ def bounds(low, high, nulls=None, rows=10):
     return {"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls or dict.fromkeys(low, 0)}
 
 
+def ours(low, high):
+    return bounds(low, high) | {EXACT_BOUNDS: True}
+
+
 A = bounds({"a": 10}, {"a": 20})
 SAME = bounds({"a": 5}, {"a": 5})
 NULLS = {"numRecords": 10, "minValues": {}, "maxValues": {}, "nullCount": {"a": 10}}
 S = bounds({"s": "bb"}, {"s": "bd"})
-T = bounds({"t": "2020-01-01T00:00:00.000Z"}, {"t": "2020-01-01T00:00:00.123Z"})
+T = ours({"t": "2020-01-01T00:00:00.000Z"}, {"t": "2020-01-01T00:00:00.123Z"})
 D = bounds({"d": 1.0}, {"d": "NaN"})
 
 
@@ -259,9 +264,27 @@ D = bounds({"d": 1.0}, {"d": "NaN"})
         ("d > 1e300", D, True),
         ("d < 1", D, False),
         ("d >= double 'nan'", D, True),
-        ("d > 5", bounds({"d": 1.0}, {"d": 5}), False),
+        ("d > 5", ours({"d": 1.0}, {"d": 5}), False),
         ("dec > 123456789012345678.90", bounds({"dec": 1}, {"dec": 1.5}), False),
-        ("dec > 0.001", bounds({"dec": 0}, {"dec": 0}), False),
+        ("dec > 0.001", ours({"dec": 0}, {"dec": 0}), False),
+        # of another writer: NaN may lie beyond the bounds, but in no range
+        ("d > 5", bounds({"d": 1.0}, {"d": 5}), True),
+        ("d > 5 and d < 9", bounds({"d": 1.0}, {"d": 5}), False),
+        ("d > 5 and d < 9 or st.x is null", bounds({"d": 1.0}, {"d": 5}), True),
+        ("d = 7", bounds({"d": 1.0}, {"d": 5}), False),
+        ("d < 0", bounds({"d": "NaN"}, {"d": "NaN"}), True),
+        ("d <> 1", bounds({"d": 1.0}, {"d": 1.0}), True),
+        ("dec = 0.01", bounds({"dec": 0}, {"dec": 0}), True),
+        ("dec = 0.02", bounds({"dec": 0}, {"dec": 0}), False),
+        ("t > '2020-01-01T00:00:59'", bounds(T["minValues"], T["maxValues"]), True),
+        ("t > '2020-01-01T00:01:01'", bounds(T["minValues"], T["maxValues"]), False),
+        ("s > 'bcdefghi'", bounds({"s": "a"}, {"s": "bcdefghi"}), True),
+        ("s > 'bcdefghi'", ours({"s": "a"}, {"s": "bcdefghi"}), False),
+        ("s > 'bcdefg'", bounds({"s": "a"}, {"s": "bcdefg"}), False),
+        # counts that contradict the bounds, or each other
+        ("a = 11", A | {"nullCount": {"a": 10}}, True),
+        ("a = 11", A | {"nullCount": {"a": -1}, "numRecords": -1}, True),
+        ("s is not null", bounds({"a": 1}, {"a": 1}, {"s": 11}), True),
         ("day >= '2020-01-02'", bounds({"day": "2019-01-01"}, {"day": "2020-01-01"}), False),
         ("day >= '+10001-01-02'", bounds({"day": "2019-01-01"}, {"day": "+10000-01-01"}), False),
         ("st.x = 3", bounds({"st": {"x": 5}}, {"st": {"x": 9}}, {"st": {"x": 0}}), False),
@@ -358,7 +381,7 @@ def test_a_float_that_became_a_double_has_no_bounds():
     assert prune(files, schema, [], parse_predicate("d > 0.1", schema)).keep.to_pylist() == [True]
 
 
-def parsed(low, high, nulls=0, kind=None):
+def parsed(low, high, nulls=0, kind=None, exact=None):
     side = pa.struct([("t", kind or pa.timestamp("us", "UTC")), ("a", pa.int64())])
     kind = pa.struct(
         [
@@ -366,9 +389,11 @@ def parsed(low, high, nulls=0, kind=None):
             ("minValues", side),
             ("maxValues", side),
             ("nullCount", pa.struct([("a", pa.int64())])),
+            (EXACT_BOUNDS, pa.bool_()),
         ]
     )
-    return pa.array([{"numRecords": 3, "minValues": low, "maxValues": high, "nullCount": {"a": nulls}}], kind)
+    found = {"numRecords": 3, "minValues": low, "maxValues": high, "nullCount": {"a": nulls}, EXACT_BOUNDS: exact}
+    return pa.array([found], kind)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +406,7 @@ def test_struct_statistics_are_used_where_there_are_no_others(sql, keep):
 
 
 def test_struct_statistics_in_nanoseconds():
-    stats = parsed({"t": 5_000_500}, {"t": 5_000_500}, kind=pa.timestamp("ns", "UTC"))
+    stats = parsed({"t": 5_000_500}, {"t": 5_000_500}, kind=pa.timestamp("ns", "UTC"), exact=True)
     files = table(None, stats_parsed=stats)
     for sql, keep in [("t >= '1970-01-01T00:00:00.005001Z'", True), ("t > '1970-01-01T00:00:00.006Z'", False)]:
         assert prune(files, TABLE, ["p"], parse_predicate(sql, TABLE)).keep.to_pylist() == [keep]
@@ -390,7 +415,7 @@ def test_struct_statistics_in_nanoseconds():
 def test_struct_statistics_of_whole_milliseconds_were_cut_there():
     # Spark fills the struct from the JSON, which has milliseconds, and stores it as INT96: nanoseconds.
     for kind, whole in [(pa.timestamp("ns", "UTC"), 5_000_000), (pa.timestamp("us", "UTC"), 5_000)]:
-        files = table(None, stats_parsed=parsed({"t": whole}, {"t": whole}, kind=kind))
+        files = table(None, stats_parsed=parsed({"t": whole}, {"t": whole}, kind=kind, exact=True))
         for sql, keep in [("t = '1970-01-01T00:00:00.005999Z'", True), ("t >= '1970-01-01T00:00:00.006Z'", False)]:
             assert prune(files, TABLE, ["p"], parse_predicate(sql, TABLE)).keep.to_pylist() == [keep]
 
@@ -402,6 +427,27 @@ def test_a_column_without_bounds_is_told_apart_from_no_value(sql, keep):
     schema = StructType((StructField("bin", BINARY),))
     files = table('{"numRecords":2,"nullCount":{"bin":0}}')
     assert prune(files, schema, [], parse_predicate(sql, schema)).keep.to_pylist() == [keep]
+
+
+def test_struct_statistics_of_times_without_the_mark_have_a_minute_on_each_side():
+    files = table(None, stats_parsed=parsed({"t": 5_000}, {"t": 5_000}))
+    for sql, keep in [
+        ("t = '1970-01-01T00:01:00.005999Z'", True),
+        ("t = '1969-12-31T23:59:00.005Z'", True),
+        ("t = '1970-01-01T00:01:00.006Z'", False),
+        ("t = '1969-12-31T23:59:00.004999Z'", False),
+    ]:
+        assert prune(files, TABLE, ["p"], parse_predicate(sql, TABLE)).keep.to_pylist() == [keep]
+
+
+def test_the_mark_of_a_text_says_nothing_of_a_struct_and_the_other_way_round():
+    at = {"t": 5_000}
+    late = parse_predicate("t > '1970-01-01T00:00:01Z'", TABLE)
+    text = ours({"t": "1970-01-01T00:00:00.005Z"}, {"t": "1970-01-01T00:00:00.005Z"})
+    plain = {name: value for name, value in text.items() if name != EXACT_BOUNDS}
+    for stats, mark, keep in [(text, None, False), (plain, True, True), (ours({}, {}), None, True)]:
+        files = table(stats, stats_parsed=parsed(at, at, exact=mark))
+        assert prune(files, TABLE, ["p"], late).keep.to_pylist() == [keep]
 
 
 def test_json_wins_over_structs():
@@ -418,7 +464,8 @@ def test_long_lists_of_values_are_looked_at_by_their_ends():
 
 
 def test_decimals_keep_their_digits():
-    text = '{"numRecords":1,"minValues":{"dec":123456789012345678.91},"maxValues":{"dec":123456789012345678.91}}'
+    bound = '{"dec":123456789012345678.91}'
+    text = f'{{"numRecords":1,"minValues":{bound},"maxValues":{bound},"{EXACT_BOUNDS}":true}}'
     for value, keep in [
         ("123456789012345678.91", True),
         ("123456789012345678.90", False),
