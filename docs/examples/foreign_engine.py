@@ -186,7 +186,7 @@ class Table:
                     asked_for = (BitMap64(range(len(rows))) if one.rows is None else one.rows) - gone
                     found.append(any(asked_for & each.predicate.matching(rows) for each in read.reads))
                 return effects.Matches(tuple(found), seconds=0.0)
-        return effects.Relocations({})  # this engine has no compaction
+        return effects.No() if isinstance(effect, effects.ConfirmRows) else effects.Relocations({})
 
 
 if __name__ == "__main__":

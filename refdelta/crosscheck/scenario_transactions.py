@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from refdelta._version import __version__
 from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.isolation import level_of
 from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
@@ -117,7 +118,12 @@ class CoreTransaction:
         else:
             groups, edits = [], self._edits(removes, adds) if self.vectors and "unrecorded" not in words else []
         replaced = {each.add.path for each in edits} | {path for group in groups for path in [*removes, *adds]}
-        info: dict[str, Any] = {"operation": "Manual Update", "isolationLevel": ""}
+        files: list[Add | Remove] = [*removes.values(), *adds.values()]
+        moves = all(action.data_change is False for action in files)
+        operation = (
+            "Manual Update" if not moves or not (removes or adds) else "OPTIMIZE" if removes else "COMPUTE STATS"
+        )
+        info: dict[str, Any] = {"operation": operation, "isolationLevel": "", "engineInfo": f"refdelta/{__version__}"}
         info |= {"isBlindAppend": self.reads.blind and not removes}
         info |= {"readVersion": self.reads.version} if self.snapshot else {}
         level = self.snapshot.properties.isolation_level if self.snapshot else None

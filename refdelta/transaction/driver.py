@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     MatchRows = Callable[[Sequence[AddedRows]], Iterable[bool]]
     LocateRows = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
+    ConfirmRows = Callable[[Sequence[AddedRows]], bool]
 
 CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
 """The errors of a commit after which it is certain that nothing became visible. After any other error (an unknown
@@ -129,6 +130,7 @@ def commit(
     base: LogFile | None = None,
     match_rows: MatchRows | None = None,
     locate_rows: LocateRows | None = None,
+    confirm_rows: ConfirmRows | None = None,
     inline_vectors: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -149,6 +151,8 @@ def commit(
             them. Without it, every set matches.
         locate_rows: finds the rows of files that winners rearranged, by their ids; see
             :func:`refdelta.transaction.row_lookup.trace_rows`. Without it, they are not found.
+        confirm_rows: whether the transaction would have read each of some rows, which it read before another writer
+            moved them. Without it, this is not known.
         inline_vectors: whether small deletion vectors are stored in the log.
         clock: monotonic seconds.
         sleep: waits for some seconds.
@@ -161,7 +165,8 @@ def commit(
         raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only if it is absent")
     kind = FileCommitter if managed_by(store) is None else ManagedCommitter
     committer = kind(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
-    shell = _Shell(store, committer, policy or _POLICY, clock, sleep, uniform, match_rows, locate_rows, inline_vectors)
+    of_rows = (match_rows, locate_rows, confirm_rows)
+    shell = _Shell(store, committer, policy or _POLICY, clock, sleep, uniform, *of_rows, inline_vectors)
     tally = CommitTally()
     try:
         with watching(store.uri, prepared, tally) as watch:
@@ -205,11 +210,13 @@ class _Shell:
         uniform: Callable[[float, float], float],
         match_rows: MatchRows | None,
         locate_rows: LocateRows | None,
+        confirm_rows: ConfirmRows | None,
         inline_vectors: bool,
     ) -> None:
         self.store, self.committer, self.policy = store, committer, policy
         self.clock, self.sleep, self.uniform, self.started = clock, sleep, uniform, clock()
-        self.match_rows, self.locate_rows, self.inline_vectors = match_rows, locate_rows, inline_vectors
+        self.match_rows, self.locate_rows, self.confirm_rows = match_rows, locate_rows, confirm_rows
+        self.inline_vectors = inline_vectors
         self.put_seconds = 0.0
         self.vectors: list[DeletionVectorDescriptor] = []
 
@@ -245,4 +252,6 @@ class _Shell:
                 return effects.Matches(matches, self.clock() - started)
             case effects.LocateRows(inputs, outputs):
                 return effects.Relocations(self.locate_rows(inputs, outputs) if self.locate_rows else {})
+            case effects.ConfirmRows(rows):
+                return effects.Yes() if self.confirm_rows and self.confirm_rows(rows) else effects.No()
         raise TypeError(f"{effect!r} is no effect")

@@ -90,6 +90,7 @@ def rehearse(
     winner: RecordedCommit,
     match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]],
     locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]],
+    confirm_rows: Callable[[Sequence[AddedRows]], bool],
 ) -> Rehearsal:
     """Run the commit loop as if the winner were the only commit after the version that the transaction read.
 
@@ -99,6 +100,7 @@ def rehearse(
         winner: the winner.
         match_rows: as for :func:`refdelta.transaction.driver.commit`.
         locate_rows: likewise.
+        confirm_rows: likewise.
 
     Raises:
         DataFileError: a file that decides cannot be read, such as after VACUUM.
@@ -107,7 +109,7 @@ def rehearse(
     """
     # Timestamps and row ids never conflict, and a recorded commit may lack what it takes to assign them.
     bare = structs.replace(prepared, clock=None, row_ids=None, metadata_at=None)
-    shell = _Pretence(store, winner, match_rows, locate_rows)
+    shell = _Pretence(store, winner, match_rows, locate_rows, confirm_rows)
     try:
         outcome = run_loop(commit_loop(bare, Limits(max_repeats=1)), shell.perform)
     except ConcurrentModificationError as error:
@@ -144,9 +146,9 @@ def certain_conflict(
         raise _UndecidedError
 
     try:
-        if rehearse(store, prepared, winner, lambda rows: [False] * len(rows), give_up).error is None:
+        if rehearse(store, prepared, winner, lambda rows: [False] * len(rows), give_up, give_up).error is None:
             return None
-        return rehearse(store, prepared, winner, match_rows, give_up).error
+        return rehearse(store, prepared, winner, match_rows, give_up, give_up).error
     except (_UndecidedError, DeltaError, StorageError):
         return None
 
@@ -159,6 +161,7 @@ class _Pretence:
     winner: RecordedCommit
     match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]]
     locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
+    confirm_rows: Callable[[Sequence[AddedRows]], bool]
     matched: int = 0
     passed: bool = False
 
@@ -199,6 +202,8 @@ class _Pretence:
                 return effects.Matches(tuple(self.match_rows(rows)), 0.0)
             case effects.LocateRows(inputs, outputs):
                 return effects.Relocations(self.locate_rows(inputs, outputs))
+            case effects.ConfirmRows(rows):
+                return effects.Yes() if self.confirm_rows(rows) else effects.No()
         raise TypeError(f"{effect!r} is no effect")
 
 

@@ -62,7 +62,9 @@ def trace_rows(snapshot: Snapshot, inputs: Sequence[Remove], outputs: Sequence[A
         if len(wanted) and (not len(ids) or (ids[np.minimum(index, len(ids) - 1)] != wanted).any()):
             continue
         rows = order[index]
-        moves[same_path(remove.path)] = RelocationById(None, (), tuple(_parts(outputs, files[rows], at, places[rows])))
+        moves[same_path(remove.path)] = RelocationById(
+            None, (), parts=tuple(_parts(outputs, files[rows], at, places[rows]))
+        )
     return moves
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.errors import ConflictDetails
 
+_CONFIRMED = 10_000
+"""The most rows that are confirmed in a file."""
+
 Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], bool]
 """A finer test than a predicate: True if one of the rows, in batches of the table's schema, would have been read."""
 
@@ -61,6 +64,34 @@ class RowMatching:
                 self._matched = (add, alone, predicate) if matches is None else None
                 return
 
+    def confirms(self, snapshot: Snapshot, moved: Iterable[AddedRows]) -> bool:
+        """Whether each of these rows matches.
+
+        Args:
+            snapshot: a snapshot with the table's schema.
+            moved: rows of data files of the table, with their positions.
+
+        Raises:
+            DataFileError: a file cannot be read.
+        """
+        return all(self._each_matches(snapshot.with_files(adds_table([only(rows)])), rows) for rows in moved)
+
+    def _each_matches(self, alone: Snapshot, wanted: AddedRows) -> bool:
+        from refdelta.engine.scan.positions import find_rows
+        from refdelta.engine.scan.scan import plan_scan
+
+        if wanted.rows is None or wanted.count > _CONFIRMED:
+            return False
+        left = wanted.rows
+        for predicate, matches in self.asked:
+            try:
+                for found in find_rows(plan_scan(alone, [], predicate)):
+                    rows = found.rows if matches is None else _single_matches(alone, wanted, found.rows, matches)
+                    left = left - rows
+            except ExpressionError:
+                return False
+        return not left
+
     def placed(self, conflict: ConflictDetails) -> ConflictDetails:
         """The details of a conflict with the rows that match, if it is over the file in which one was found."""
         from refdelta.engine.scan.positions import find_rows
@@ -90,6 +121,18 @@ def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> 
         except ExpressionError:
             # The statement would have failed on such a row, so its result would have been another one.
             return True
+
+
+def _single_matches(alone: Snapshot, file: AddedRows, rows: BitMap64, matches: Matches) -> BitMap64:
+    """The rows that match by themselves."""
+    from refdelta.engine.scan.scan import plan_scan
+
+    found = BitMap64()
+    for row in rows:
+        single = alone.with_files(adds_table([only(dataclasses.replace(file, rows=BitMap64([row])))]))
+        if matches(plan_scan(single).to_batches()):
+            found.add(row)
+    return found
 
 
 def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:

@@ -486,7 +486,9 @@ class Transaction:
             for row_level in (True, False) if self.vectors else (False,):
                 changes = dataclasses.replace(prepared.changes, row_level=row_level)
                 asked = structs.replace(prepared, level=level, changes=changes)
-                found.append(rehearse(self.store, asked, winner, self._match_rows, self._locate_rows))
+                found.append(
+                    rehearse(self.store, asked, winner, self._match_rows, self._locate_rows, self._confirm_rows)
+                )
         return found
 
     def lose_early(self, operation: str) -> None:
@@ -536,6 +538,7 @@ class Transaction:
                 base=self.snapshot.segment.last_commit if self.snapshot else None,
                 match_rows=self._match_rows,
                 locate_rows=self._locate_rows,
+                confirm_rows=self._confirm_rows,
                 inline_vectors=self._table_properties.inline_deletion_vectors,
             )
         except CERTAIN_FAILURES as error:
@@ -595,6 +598,9 @@ class Transaction:
 
     def _match_rows(self, rows: Sequence[AddedRows]) -> Iterator[bool]:
         return self.row_matching.look(self.snapshot, map(only, rows)) if self.snapshot else iter(())
+
+    def _confirm_rows(self, rows: Sequence[AddedRows]) -> bool:
+        return self.snapshot is not None and self.row_matching.confirms(self.snapshot, rows)
 
     def _locate_rows(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, RelocationById]:
         from refdelta.transaction.row_lookup import trace_rows

@@ -75,9 +75,12 @@ def commit(
     saw: int | None = None,
     blind: bool | None = None,
     operation: str | None = "WRITE",
+    engine: str | None = "refdelta/1.0",
+    level: str | None = "WriteSerializable",
 ) -> Footprint:
     """A winner, through its bytes. ``reads``: what it recorded; ``blind``: what it says of itself."""
     info: dict[str, Any] = {"operation": operation, "txnId": f"winner-{version}"}
+    info |= {"engineInfo": engine, "isolationLevel": level}
     info |= {} if reads is None else {"readPredicates": list(reads)}
     info |= {} if saw is None else {"readVersion": saw}
     info |= {} if blind is None else {"isBlindAppend": blind}

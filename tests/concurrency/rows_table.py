@@ -253,7 +253,10 @@ class Table:
 
     def commit(self, txn: Transaction, level: IsolationLevel = SERIALIZABLE, **limits) -> CommitOutcome:
         """Run the commit loop. Raises what it raises; what it puts becomes the next version, and is checked."""
-        info = {"operation": txn.name, "readVersion": txn.saw, "isBlindAppend": txn.blind}
+        info = {
+            "operation": txn.name, "readVersion": txn.saw, "isBlindAppend": txn.blind,
+            "isolationLevel": level.value, "engineInfo": "refdelta/1.0",
+        }  # fmt: skip
         prepared = PreparedCommit(
             read_version=txn.saw, read_set=txn.read_set, actions=txn.actions, commit_info=info,
             txn_id=f"t{next(self.names)}", level=level, table=FLAT, changes=txn.work,
@@ -298,6 +301,9 @@ class Table:
                 if not all(self.is_there(one.add) for one in rows):
                     return effects.Failed(DataFileNotFoundError("it does not exist", file="f"))
                 return effects.Matches(tuple(any(map(txn.selects, self.rows_among(one))) for one in rows), 0.0)
+            case effects.ConfirmRows(rows):
+                found = [self.files[one.add.path][at] for one in rows for at in one.rows]
+                return effects.Yes() if all(map(txn.selects, found)) else effects.No()
         return effects.Yes()
 
     def _put(self, data: bytes) -> None:

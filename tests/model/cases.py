@@ -286,6 +286,9 @@ ALL = (
 )
 """Variants of each."""
 
+ABSENT = (_merge({9: 1}), _delete_key(9), _ask("ask k=9", "k = 9", key(9), {"k": (9,)}, (16, 4)))
+"""These ask for the row that the table no longer has when histories begin."""
+
 CYCLE = (
     INSERT_0,
     _ask("Y: ask k=10 or a=2", "k = 10 OR a = 2", lambda k, a: k == 10 or a == 2, {}, (16, 4)),

@@ -275,6 +275,7 @@ class Core(Branches):
                 "readVersion": version.in_log,
                 "isolationLevel": self.level,
                 "isBlindAppend": _is_blind(staging) if case.program else case.sql is None and case.kind == "INSERT",
+                "engineInfo": "refdelta/1.0",
             },
             txn_id=str(next(self._numbers)),
             level=level_of(table_level, isolation),
@@ -403,7 +404,7 @@ class Core(Branches):
             case effects.ReadVectors(descriptors):
                 return effects.Vectors(tuple(map(self._bitmap, descriptors)))
             case effects.WriteVectors(bitmaps):
-                return effects.Descriptors(tuple(map(_inline, bitmaps)))
+                return effects.Descriptors(tuple(map(inline, bitmaps)))
             case effects.MatchRows(asked):
                 asks = self._asks.get(staged.transaction.txn_id) or [staged.case.statement.reads]
                 found = (
@@ -413,6 +414,10 @@ class Core(Branches):
                 return effects.Matches(
                     tuple(any(_answers(one, row) for row in rows for one in asks) for rows in found), 0.0
                 )
+            case effects.ConfirmRows(moved):
+                asks = self._asks.get(staged.transaction.txn_id) or [staged.case.statement.reads]
+                rows = [self._rows[one.add.path][at] for one in moved for at in one.rows]
+                return effects.Yes() if all(any(_answers(one, row) for one in asks) for row in rows) else effects.No()
             case effects.LocateRows(inputs, outputs):
                 return effects.Relocations(self._traces(inputs, outputs))
             case effects.Pause():
@@ -424,11 +429,14 @@ class Core(Branches):
         found = {}
         for remove in inputs:
             hidden = self._bitmap(remove.deletion_vector)
-            where = [(at, *places[row_id]) for at, row_id in enumerate(self._ids[remove.path]) if at not in hidden]
+            live = [(at, row_id) for at, row_id in enumerate(self._ids[remove.path]) if at not in hidden]
+            if any(row_id not in places for _, row_id in live):
+                continue
+            where = [(at, *places[row_id]) for at, row_id in live]
             found[remove.path] = RelocationById(
                 None,
                 (),
-                tuple(
+                parts=tuple(
                     LocatedRows(
                         path,
                         *(_numbers(one[n] for one in where if one[1] == path) for n in (0, 2)),
@@ -460,7 +468,7 @@ def _places(rows: Iterable[tuple[File, int, Values]]) -> Iterator[CopiedRows]:
         yield CopiedRows(file.path, file.add.deletion_vector, start, many)
 
 
-def _inline(rows: BitMap64) -> DeletionVectorDescriptor:
+def inline(rows: BitMap64) -> DeletionVectorDescriptor:
     body = serialize_bitmap(rows)
     return DeletionVectorDescriptor(
         storage_type="i", path_or_inline_dv=encode_inline(body), size_in_bytes=len(body), cardinality=len(rows)

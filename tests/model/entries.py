@@ -32,7 +32,7 @@ def entries_behind(entries: Entries, data: bytes, what: str) -> Entries:
     """
     live = dict(entries)
     actions = decode_commit(data, what)
-    (restores,) = (info.fields.get("operation") == "RESTORE" for info in actions if isinstance(info, CommitInfo))
+    restores = any(info.fields.get("operation") == "RESTORE" for info in actions if isinstance(info, CommitInfo))
     for path, vector in (file_key(action) for action in actions if isinstance(action, Remove)):
         if path not in live or file_key(live.pop(path))[1] != vector:
             raise Wrong(f"{path} with the vector {vector} is removed, and was not live: {what}")

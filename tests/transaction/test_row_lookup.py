@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from refdelta import CommitProperties, DeltaTable, RowBudget, errors, write_deltalake
 from refdelta.core.log.paths import commit_key
-from refdelta.core.rows.relocation import LocatedRows, RelocationById
+from refdelta.core.rows.relocation import LocatedRows, RelocationById, sizes
 from refdelta.core.rows.sets import ALL, NONE, carry
 from refdelta.verifier.run import verify_store
 from refdelta_storage import MemoryStore
@@ -298,8 +298,8 @@ def test_what_commits_behind_sorts_is_what_would_have_been_done_there(statements
 def test_rows_are_carried_one_by_one(order, wanted):
     at, to = np.arange(8, dtype=np.uint64), np.array(order, np.uint64)
     part = LocatedRows("o", at.tobytes(), to.tobytes(), 8)
-    found, lost = RelocationById(None, (), (part,)).follow(BitMap64(wanted), NONE)
+    found, lost = RelocationById(None, (), parts=(part,)).follow(BitMap64(wanted), NONE)
     assert found.get("o", BitMap64()) == BitMap64(order[i] for i in wanted if i < 8)
     assert lost == len(wanted - set(range(8)))
     assert carry(ALL, part.at, part.to) == BitMap64(range(8))
-    assert (RelocationById(None, (), (part,)).extent("o"), RelocationById(None, (), (part,)).extent("p")) == (8, 0)
+    assert sizes({"i": RelocationById(None, (), parts=(part,))}) == {"o": 8}

@@ -93,6 +93,14 @@ class MatchRows(msgspec.Struct, frozen=True):
     rows: tuple[AddedRows, ...]
 
 
+class ConfirmRows(msgspec.Struct, frozen=True):
+    """Would the transaction have read each of these rows, which it read before another writer moved them? Reply:
+    :class:`Answer` or :class:`Failed`. No, if it cannot be decided.
+    """
+
+    rows: tuple[AddedRows, ...]
+
+
 class LocateRows(msgspec.Struct, frozen=True):
     """Locate the rows of these files by their ids. Reply: :class:`Relocations` or :class:`Failed`.
 
@@ -115,6 +123,7 @@ Effect = (
     | ReadVectors
     | WriteVectors
     | MatchRows
+    | ConfirmRows
     | LocateRows
     | Pause
 )

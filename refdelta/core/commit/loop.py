@@ -40,7 +40,16 @@ from refdelta.core.commit.body import CommitBody
 from refdelta.core.commit.budget import Limits, RowCheckBudget
 from refdelta.core.commit.transaction import CommitOutcome, CommitTally, PreparedCommit
 from refdelta.core.commit.vectors import CHUNK_BYTES, R, VectorReads, ask
-from refdelta.core.conflicts.rules import RULES, Clear, Conflict, NeedPlaces, NeedRows, NeedVectors, check
+from refdelta.core.conflicts.rules import (
+    RULES,
+    Clear,
+    Conflict,
+    NeedConfirmation,
+    NeedPlaces,
+    NeedRows,
+    NeedVectors,
+    check,
+)
 from refdelta.core.conflicts.state import AddedRows, TransactionState, Unlocated
 from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata
 from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
@@ -232,6 +241,8 @@ class _Loop:
                     yield from self._match_rows(rows, facts)
                 case NeedPlaces(unlocated):
                     yield from self._locate_rows(unlocated, winner, facts)
+                case NeedConfirmation(rows):
+                    facts.confirmed = yield from self._confirm_rows(rows)
         if verdict.passed is not None:
             self.tally.rules += len(RULES)
             if self.state.advance(verdict.passed):
@@ -284,6 +295,19 @@ class _Loop:
             case effects.Failed(error):
                 self.reasons[f"the rows of winners' new files cannot be looked at: {error}"] = None
                 facts.matches.update((file_key(add), True) for add in files)
+
+    def _confirm_rows(self, rows: tuple[AddedRows, ...]) -> effects.Steps[bool]:
+        """Whether rows that a winner moved satisfy the reads at their new places."""
+        refusal = self.state.read.undecidable or self.budget.refusal([one.add for one in rows])
+        if refusal is not None:
+            self.reasons[refusal] = None
+            return False
+        match (yield from ask(effects.ConfirmRows(rows), effects.Answer)):
+            case effects.Failed(error):
+                self.reasons[f"rows that another writer moved cannot be looked at: {error}"] = None
+                return False
+            case reply:
+                return isinstance(reply, effects.Yes)
 
     def _locate_rows(self, wanted: Unlocated, winner: Footprint, facts: Facts) -> effects.Steps[None]:
         facts.sought.add(wanted.group)

@@ -158,7 +158,8 @@ def _state(operation: str, level: IsolationLevel, layout: TableKind) -> Transact
 
 def _winner(operation: str, layout: TableKind, p: int) -> Footprint:
     old, new = _old(p, layout), _file("theirs", p, layout)
-    info = {"operation": operation, "isBlindAppend": operation == "INSERT"}
+    name = "OPTIMIZE" if operation == "ZORDER" else operation
+    info = {"operation": name, "isBlindAppend": operation == "INSERT", "engineInfo": "refdelta/"}
     actions = _of_table(operation) + ([new] if _brings_rows(operation, layout) else [])
     if operation in REARRANGING:
         group = _group(operation, p, "theirs", layout)

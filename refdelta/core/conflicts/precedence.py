@@ -13,7 +13,8 @@ is among them, T has no place: with I itself there is a cycle, and another one m
 shown for earlier transactions holds. Where nothing must move but T, this is the contract's sound rule: T's writes
 touch nothing that a transaction after I read.
 
-The reads of a winner are in its ``commitInfo.readPredicates``; without them it counts as having read everything.
+The reads of a winner are in its ``commitInfo.readPredicates``; without them, and where they are of another engine
+(:mod:`refdelta.core.log.claims`), it counts as having read everything.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.reads import EVERY_ROW, PREDICATE_TEXT, AnyOf, ReadTable, RowPredicate
+from refdelta.core.log import claims
 from refdelta.core.log.footprint import Footprint
 from refdelta.errors import DeltaError
 
@@ -51,15 +53,16 @@ class Effects:
         """The effects of a commit in the log."""
         if winner.blind:
             return cls(winner, AnyOf(()))
+        if winner.read_domains is None or not claims.states_reads(winner.engine):
+            return cls(winner, AnyOf(_recorded(winner, table)), None, None)
         # Setting a domain or the version of an application counts as reading the old value.
-        domains = None if winner.read_domains is None else winner.read_domains | winner.domains
-        app_ids = None if winner.read_domains is None else winner.app_ids
+        domains, app_ids = winner.read_domains | winner.domains, winner.app_ids
         return cls(winner, AnyOf(_recorded(winner, table)), domains, app_ids)
 
     @property
     def keeps_its_place(self) -> bool:
-        """Whether its level is Serializable, so that it may not be moved in front of an append."""
-        return self.commit.level == IsolationLevel.SERIALIZABLE.value
+        """Whether its level may be Serializable, so that it may not be moved in front of an append."""
+        return self.commit.level != IsolationLevel.WRITE_SERIALIZABLE.value
 
     def touched_by(self, other: Effects) -> bool:
         """Whether the other one wrote values that this one read: added or removed such rows."""
@@ -69,12 +72,12 @@ class Effects:
         if any(reads.may_match(add, commit.with_statistics) for add in commit.new_rows):
             return True
         # Removed rows had been read by the transaction that removed them.
-        return not reads.is_disjoint(other.reads) and any(map(reads.may_match, commit.removed_data))
+        return not reads.is_disjoint(other.reads) and any(map(reads.may_match, commit.removed_rows))
 
     def precedes(self, later: Effects) -> bool:
         """Whether this one must come before a later one of the log."""
         seen = later.commit.read_version
-        saw_it = seen is None or seen >= self.commit.version
+        saw_it = seen is None or seen >= self.commit.version or not claims.states_version(later.commit.engine)
         return self.touched_by(later) or (saw_it and later.touched_by(self))
 
 
@@ -83,13 +86,13 @@ def _shared(read: frozenset[str] | None, written: frozenset[str]) -> bool:
 
 
 def _recorded(winner: Footprint, table: ReadTable | None) -> tuple[RowPredicate, ...]:
-    texts = winner.read_predicates
+    texts = winner.read_predicates if claims.states_reads(winner.engine) else None
     if texts is None or table is None or table.parse is None or sum(map(len, texts)) > PREDICATE_TEXT:
         return (EVERY_ROW,)
     try:
         return tuple(map(table.parse, dict.fromkeys(texts)))
     except DeltaError:
-        # A field of another engine with the same name, or a predicate of a newer version.
+        # A predicate of a newer version.
         return (EVERY_ROW,)
 
 

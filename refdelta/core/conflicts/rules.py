@@ -77,7 +77,15 @@ class NeedPlaces(msgspec.Struct, frozen=True):
     unlocated: Unlocated
 
 
-Found = Dispute | NeedVectors | NeedRows | NeedPlaces | None
+class NeedConfirmation(msgspec.Struct, frozen=True):
+    """The check needs to know whether the transaction would have read all of these rows, which it read before another
+    writer moved them: in ``Facts.confirmed``.
+    """
+
+    rows: tuple[AddedRows, ...]
+
+
+Found = Dispute | NeedVectors | NeedRows | NeedPlaces | NeedConfirmation | None
 """None: the rule does not fire."""
 
 Test = Callable[[ConflictCheck], Found]
@@ -186,12 +194,16 @@ def _files_deleted(asked: ConflictCheck) -> Found:
 
 
 def _with_rows(test: Test) -> Test:
-    """A test on rows, which first needs their places and the deletion vectors."""
+    """A test on rows, which first needs their places, the deletion vectors, and a look at the places that a winner only
+    claims.
+    """
 
     def first(asked: ConflictCheck) -> Found:
         if asked.unlocated is not None:
             return NeedPlaces(asked.unlocated)
-        return NeedVectors(asked.vectors_needed) if asked.vectors_needed else test(asked)
+        if asked.vectors_needed:
+            return NeedVectors(asked.vectors_needed)
+        return NeedConfirmation(asked.unconfirmed) if asked.unconfirmed else test(asked)
 
     return first
 
@@ -358,7 +370,7 @@ RULES: tuple[Rule, ...] = (
 """The rules, in the order in which they are checked."""
 
 
-Verdict = Clear | Conflict | NeedVectors | NeedRows | NeedPlaces
+Verdict = Clear | Conflict | NeedVectors | NeedRows | NeedPlaces | NeedConfirmation
 
 
 def check(

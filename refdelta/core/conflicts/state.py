@@ -24,10 +24,10 @@ from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import file_key
 from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.deletes import RowDelete, known_vectors, take_over, tombstone, with_vector
-from refdelta.core.rows.file_state import FileState, Renewed, vector_id
+from refdelta.core.rows.file_state import FileState, Renewed, bits, vector_id
 from refdelta.core.rows.rebase import CompactionRebase
 from refdelta.core.rows.relocation import Group
-from refdelta.core.rows.sets import ALL, any_of
+from refdelta.core.rows.sets import ALL, MOST_ROWS, any_of
 from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
 
 
@@ -135,7 +135,7 @@ class TransactionState:
     def __post_init__(self) -> None:
         groups = dict(enumerate(map(CompactionRebase.of, self.changes.groups)))
         self._changed = tuple(_as_actions(self.changes, groups.values()))
-        ready = fold(self.read.version, self.actions)
+        ready = fold(self.read.version, self.actions, is_staged=True)
         self.staged = staged = self._fold() if self._changed or self.read.statistics else ready
         self.blind = self.read.blind and not staged.removes
         self.snapshot_isolation = staged.rearranges and not (staged.changes_table or self._writes_what_it_read())
@@ -160,6 +160,7 @@ class TransactionState:
             states=states,
             pinned=known_vectors(ready),
             groups=groups,
+            statistics=self.read.statistics,
             everything=self.everything,
             vectors=self.changes.vectors,
             row_level=self.changes.row_level,
@@ -282,7 +283,7 @@ class TransactionState:
         actions: list[AnyAction] = [*self.actions, *self._changed]
         if known:
             actions = [_with_statistics(one, known) if isinstance(one, Remove) else one for one in actions]
-        return fold(self.read.version, actions)
+        return fold(self.read.version, actions, is_staged=True)
 
 
 def _with_statistics(remove: Remove, known: Mapping[str, str]) -> Remove:
@@ -383,7 +384,7 @@ class ConflictCheck:
             path = same_path(add.path)
             if path in states and path not in touched.unknown:
                 continue
-            back = touched.back(path, add) if path in winner.removed else None
+            back = touched.back(path, add) if path in winner.removed else self._not_moved(add)
             if back is None:
                 asked.append(AddedRows(winner.with_statistics(add)))
             elif len(back):
@@ -392,6 +393,15 @@ class ConflictCheck:
             return [*certain, *(one.add for one in asked)], []
         return certain, asked
 
+    def _not_moved(self, add: Add) -> BitMap64 | None:
+        """The rows of an added file without those that were read before and were moved there; None for all."""
+        moved = self.touched.moved.get(same_path(add.path))
+        records = num_records(self.winner.with_statistics(add)) if moved else None
+        if moved is None or records is None:
+            return None
+        hidden = bits(add.deletion_vector, self.touched.vectors)
+        return BitMap64(range(min(records, MOST_ROWS))) - hidden - moved
+
     def why_files(self, paths: Collection[str]) -> str | None:
         """The reason why these paths were decided by files; None if rows could not have decided."""
         winner, changes, keys = self.winner, self.state.changes, set(map(same_path, paths))
@@ -399,13 +409,21 @@ class ConflictCheck:
             return "VACUUM has removed deletion vectors that it takes to compare rows; other commits had replaced them"
         if not changes.vectors:
             return None
-        if winner.rearranges and not keys <= self.facts.relocations.keys():
+        if self.facts.confirmed is False:
+            return f"version {winner.version} moved rows to other places than it records"
+        if winner.rearranges and not keys <= self.touched.relocations.keys():
             return f"version {winner.version} does not say where the rows are that it moved"
         if not changes.row_level and not keys.isdisjoint(winner.added):
             return "the table has partition columns, or rows were not to be compared (row_level)"
         return None
 
     # --- facts that it needs ---
+
+    @functools.cached_property
+    def unconfirmed(self) -> tuple[AddedRows, ...]:
+        """Rows that were read, at their new places, which must satisfy the reads there, too."""
+        winner, moved = self.winner, self.touched.unconfirmed
+        return tuple(AddedRows(winner.with_statistics(winner.added[path]), rows) for path, rows in moved.items())
 
     @functools.cached_property
     def unlocated(self) -> Unlocated | None:

@@ -13,6 +13,9 @@ of that: a DELETE of another engine adds files again whose bounds the first writ
 
 from __future__ import annotations
 
+import enum
+from typing import Final
+
 import msgspec
 
 
@@ -69,6 +72,113 @@ TABLE: tuple[Claim, ...] = (
         OTHERS,
         "A count of nulls says that there is none (0) or nothing else (numRecords). A negative count, more nulls than "
         "rows, and a column of nulls that has bounds say nothing.",
+        "",
+    ),
+    Claim(
+        "commitInfo.engineInfo",
+        "any",
+        "Names the writer: refdelta/VERSION, Apache-Spark/VERSION Delta-Lake/VERSION, delta-rs:VERSION. Every other "
+        "value, a commit without it, and a commit with two commitInfos is of any other writer. It can be imitated; an "
+        "engine that takes another's name answers for it.",
+        "The golden tables name Databricks-Runtime, too. Its claims were not measured: it is any other writer.",
+    ),
+    Claim(
+        "deletionVector with more rows than the one before",
+        "refdelta: DELETE, UPDATE, MERGE, WRITE; delta-spark: DELETE, UPDATE, MERGE",
+        "Hides all rows that the one before hid, and more.",
+        "",
+    ),
+    Claim(
+        "deletionVector with more rows than the one before",
+        "any other writer or operation",
+        "Nothing: both vectors are read. Rows that the new one does not hide are added rows.",
+        "CLONE and RESTORE give a file any vector that it had before.",
+    ),
+    Claim(
+        "dataChange=false of all files",
+        "refdelta, delta-spark: OPTIMIZE, REORG, COMPUTE STATS, ROW TRACKING BACKFILL; delta-rs: OPTIMIZE",
+        "The added files hold the rows of the removed ones. Not believed where the files contradict it: a rewrite that "
+        "removes no file, or adds a path that it removes; a refresh that removes files; or, except by refdelta, numbers "
+        "of live rows that differ, where all statistics have them.",
+        "",
+    ),
+    Claim(
+        "dataChange=false of all files",
+        "any other writer or operation",
+        "Nothing: rows of added files may be new, as with dataChange=true. In Spark it is an option of each write.",
+        "",
+    ),
+    Claim(
+        "dataChange=false of some files",
+        "any",
+        "Nothing: rows of all added files may be new.",
+        "Only files that a user prepared mix both in one commit.",
+    ),
+    Claim(
+        "isBlindAppend=true",
+        "any",
+        "The transaction read nothing. Not believed of a commit that removes a file, adds one with dataChange=false, "
+        "records reads, or is a DELETE, UPDATE, MERGE, RESTORE, OPTIMIZE or REORG. Beyond that only the writer knows.",
+        "deltalake 1.6 never writes it: none of its appends is blind.",
+    ),
+    Claim(
+        "commitInfo.readPredicates, commitInfo.readDomains",
+        "refdelta",
+        "All rows and domains that the transaction read.",
+        "",
+    ),
+    Claim(
+        "commitInfo.readPredicates, commitInfo.readDomains",
+        "any other",
+        "Nothing: the transaction may have read everything.",
+        "No other engine is known to write them.",
+    ),
+    Claim(
+        "commitInfo.readVersion",
+        "refdelta, delta-spark",
+        "The transaction saw no later version. A number that is no version before its own says nothing.",
+        "",
+    ),
+    Claim(
+        "commitInfo.readVersion",
+        "any other",
+        "Nothing: the transaction may have seen every version before its own.",
+        "deltalake 1.6 writes it for OPTIMIZE, DELETE, UPDATE, MERGE and RESTORE, not for WRITE.",
+    ),
+    Claim(
+        "commitInfo.isolationLevel",
+        "any",
+        "WriteSerializable: the transaction may be moved in front of an append in the serial order. Anything else, and "
+        "nothing: it keeps its place.",
+        "deltalake 1.6 does not write it.",
+    ),
+    Claim(
+        "commitInfo.txnId",
+        "any",
+        "The commit with the id of a transaction is its commit. The id is a new random UUID, so that only a copy of "
+        "that commit can have it.",
+        "",
+    ),
+    Claim(
+        "commitInfo.rowPlaces",
+        "refdelta: OPTIMIZE, REORG",
+        "Rows are at these places, if the record agrees with the actions: the runs of an output are its numRecords; "
+        "those of an input are without gap or overlap, and are its numRecords less the rows of the recorded vector, "
+        "which hides no more than the vector of the remove; every input is removed. Else the files were removed.",
+        "",
+    ),
+    Claim(
+        "commitInfo.rowPlaces",
+        "any other writer or operation",
+        "The same, with numRecords of each input known, and only where the rows that the transaction read satisfy its "
+        "reads at their new places too, and it changes all of them or none.",
+        "An engine written from the documents recorded wrong places in its first race.",
+    ),
+    Claim("row ids of rewritten files", "refdelta, delta-spark: OPTIMIZE, REORG", "Rows keep their ids.", ""),
+    Claim(
+        "row ids of rewritten files",
+        "any other writer or operation",
+        "Rows keep their ids only where those that the transaction read satisfy its reads at their new places too.",
         "",
     ),
 )
@@ -192,3 +302,104 @@ def null_count(nulls: int | None, rows: int | None, *, bounded: bool) -> int | N
     if nulls is None or nulls < 0 or (rows is not None and (nulls > rows or (nulls == rows and bounded))):
         return None
     return nulls
+
+
+# --- commitInfo, dataChange, vectors -------------------------------------------------------------------------------
+
+
+class Engine(enum.Enum):
+    """The writer of a commit, by ``commitInfo.engineInfo``. A writer that takes another's name is believed like it."""
+
+    REFDELTA = "refdelta"
+    DELTA_SPARK = "delta-spark"
+    DELTA_RS = "delta-rs"
+    OTHER = "any other"
+
+
+def engine_of(engine_info: object) -> Engine:
+    """The writer of a commit.
+
+    Args:
+        engine_info: ``commitInfo.engineInfo``, of any type.
+    """
+    if type(engine_info) is not str:
+        return Engine.OTHER
+    if engine_info.startswith("refdelta/"):
+        return Engine.REFDELTA
+    if engine_info.startswith("Apache-Spark/") and " Delta-Lake/" in engine_info:
+        return Engine.DELTA_SPARK
+    return Engine.DELTA_RS if engine_info.startswith("delta-rs:") else Engine.OTHER
+
+
+_DELETING = {
+    # An overwrite of ours by a predicate hides rows, too; a vector that a user prepared is refused.
+    Engine.REFDELTA: frozenset({"DELETE", "UPDATE", "MERGE", "WRITE"}),
+    Engine.DELTA_SPARK: frozenset({"DELETE", "UPDATE", "MERGE"}),
+}
+
+_REWRITES: Final = frozenset({"OPTIMIZE", "REORG"})
+_REFRESHES: Final = frozenset({"COMPUTE STATS", "ROW TRACKING BACKFILL"})
+
+_MOVING = {
+    Engine.REFDELTA: _REWRITES | _REFRESHES,
+    Engine.DELTA_SPARK: _REWRITES | _REFRESHES,
+    Engine.DELTA_RS: frozenset({"OPTIMIZE"}),
+}
+
+_READING: Final = frozenset({"DELETE", "UPDATE", "MERGE", "RESTORE", "OPTIMIZE", "REORG"})
+
+
+def only_deletes(engine: Engine, operation: str | None) -> bool:
+    """Whether a deletion vector of more rows hides all rows that the one before it hid."""
+    return operation in _DELETING.get(engine, ())
+
+
+def only_moves(engine: Engine, operation: str | None, *, adds: bool, removes: bool) -> bool:
+    """Whether files with ``dataChange=false`` hold the rows that were there before, and no others.
+
+    Args:
+        engine: the writer.
+        operation: ``commitInfo.operation``.
+        adds: whether files are added.
+        removes: whether files are removed.
+    """
+    if operation not in _MOVING.get(engine, ()):
+        return False
+    # A rewrite puts files in the place of files; a refresh adds the live files again.
+    return not (adds and removes) if operation in _REFRESHES else removes or not adds
+
+
+def reads_nothing(operation: str | None, *, recorded: bool, adds_data: bool) -> bool:
+    """Whether ``isBlindAppend`` is believed of a commit that removes no file.
+
+    Args:
+        operation: ``commitInfo.operation``.
+        recorded: whether the commit records reads.
+        adds_data: whether every file that it adds has ``dataChange``.
+    """
+    return adds_data and not recorded and operation not in _READING
+
+
+def states_reads(engine: Engine) -> bool:
+    """Whether ``readPredicates`` and ``readDomains`` are all that the transaction read."""
+    return engine is Engine.REFDELTA
+
+
+def states_version(engine: Engine) -> bool:
+    """Whether the transaction saw ``readVersion`` and no later version."""
+    return engine in {Engine.REFDELTA, Engine.DELTA_SPARK}
+
+
+def version_read(stated: int | None, version: int) -> int | None:
+    """``readVersion`` of a commit of this version; None if it is no version before it."""
+    return stated if stated is not None and 0 <= stated < version else None
+
+
+def keeps_order(engine: Engine, operation: str | None) -> bool:
+    """Whether rows are at the places of ``rowPlaces``, if its sums agree with the actions of the commit."""
+    return engine is Engine.REFDELTA and operation in _REWRITES
+
+
+def keeps_row_ids(engine: Engine, operation: str | None) -> bool:
+    """Whether rows that a rewrite moved have the row ids that they had before."""
+    return engine in {Engine.REFDELTA, Engine.DELTA_SPARK} and operation in _REWRITES

@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 
+from refdelta.core.log import claims
 from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.lean import FileLine, LeanCommit, LeanInfo, decode_lean, lean_info, of_lines, whole_add
 from refdelta.core.log.paths import same_path, same_paths
+from refdelta.core.log.statistics import num_records
 
 READ_PREDICATES = "readPredicates"
 """The field of commitInfo in which this engine records the reads of a transaction: a list of SQL predicates, one of
@@ -89,6 +91,8 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         paths: the paths of its adds and then of its removes, normalized by :func:`~refdelta.core.log.paths.same_path`.
         only_files: whether it has only file actions, the mark of their row ids, and commitInfo.
         says_blind_append: ``commitInfo.isBlindAppend`` is true. A commit of another engine without it is not blind.
+        engine: its writer.
+        is_staged: whether these are the staged actions of a transaction, which are what they claim.
         in_commit_timestamp: ``commitInfo.inCommitTimestamp``, in milliseconds since 1970.
         row_places: ``commitInfo.rowPlaces``, in which a compaction of this engine records where it moved rows.
         source: the commit file, if it comes from one.
@@ -114,6 +118,8 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     in_commit_timestamp: int | None = None
     row_places: Any = None
     source: CommitFile | None = None
+    engine: claims.Engine = claims.Engine.OTHER
+    is_staged: bool = False
 
     @functools.cached_property
     def added_data(self) -> tuple[Add, ...]:
@@ -135,7 +141,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether it writes values that other transactions can read and derive writes from: rows, metadata domains,
         versions of applications.
         """
-        return bool(self.domains or self.app_ids) or self.changes_data
+        return bool(self.domains or self.app_ids) or (bool(self.adds or self.removes) and not self.moves_only)
 
     @functools.cached_property
     def deletes_files_before(self) -> int | None:
@@ -163,6 +169,30 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether there are file actions, and none of them changes data: a compaction, a refresh of statistics."""
         return bool(self.adds or self.removes) and not self.changes_data
 
+    @functools.cached_property
+    def moves_only(self) -> bool:
+        """Whether it :attr:`rearranges` files, and this is believed: no row came or went."""
+        if not self.rearranges or self.is_staged:
+            return self.rearranges
+        adds, removes = bool(self.adds), bool(self.removes)
+        return claims.only_moves(self.engine, self.operation, adds=adds, removes=removes) and self._keeps_rows()
+
+    def _keeps_rows(self) -> bool:
+        """Whether the number of live rows stays the same, where the commit records it."""
+        if not self.removed.keys().isdisjoint(self.added):
+            return False
+        if self.engine is claims.Engine.REFDELTA or self.source is None or not self.removes:
+            return True  # removes of this engine have no statistics
+        actions = self.source.actions()
+        added = [_live_rows(one) for one in actions if isinstance(one, Add)]
+        removed = [_live_rows(one) for one in actions if isinstance(one, Remove)]
+        return None in added or None in removed or sum(filter(None, added)) == sum(filter(None, removed))
+
+    @property
+    def removed_rows(self) -> Sequence[Remove]:
+        """The removes that may take rows out of the table."""
+        return () if self.moves_only else self.removes
+
     @property
     def changes_metadata(self) -> bool:
         """Whether it has a metaData action, even an equal one."""
@@ -173,10 +203,18 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether it changes metadata or protocol."""
         return self.changes_metadata or self.changes_protocol
 
-    @property
+    @functools.cached_property
     def blind(self) -> bool:
-        """Whether it is a blind append. One that says so but removes files is not."""
-        return self.says_blind_append and not self.removes
+        """Whether it is a blind append. One that says so and does something else is not."""
+        return (
+            self.says_blind_append
+            and not self.removes
+            and claims.reads_nothing(
+                self.operation,
+                recorded=bool(self.read_predicates or self.read_domains),
+                adds_data=len(self.added_data) == len(self.adds),
+            )
+        )
 
     @functools.cached_property
     def added(self) -> dict[str, Add]:
@@ -192,18 +230,18 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def new_rows(self) -> tuple[Add, ...]:
         """The adds that may hold rows which the table did not have before.
 
-        Excludes files that are added again with a larger deletion vector: their rows were there before. RESTORE can
-        uncover rows, so its adds are all included.
+        Excludes files of a compaction, and files that are added again with a deletion vector that only grew: their rows
+        were there before. Both are claims (:mod:`refdelta.core.log.claims`).
         """
         return tuple(add for add in self.adds if self.brings_rows(add))
 
     def brings_rows(self, add: Add) -> bool:
         """Whether one of the adds is among the :attr:`new_rows`."""
-        return add.data_change and not self.only_hides(add)
+        return not (self.moves_only or self.only_hides(add))
 
     def only_hides(self, add: Add) -> bool:
         """Whether one of the adds replaces the same file with a deletion vector that certainly only grew."""
-        if add.deletion_vector is None or self.operation in {None, "RESTORE"}:
+        if add.deletion_vector is None or not claims.only_deletes(self.engine, self.operation):
             return False
         removed = self.removed.get(same_path(add.path))
         if removed is None:
@@ -232,8 +270,20 @@ def retention_ms(info: Mapping[str, Any]) -> int | None:
         return None
 
 
-def fold(version: int, actions: Iterable[AnyAction]) -> Footprint:
-    """The footprint of actions. Actions that no rule uses (cdc, sidecar, ...) are ignored."""
+def _live_rows(file: Add | Remove) -> int | None:
+    """The number of its live rows; None if its statistics do not have it."""
+    rows = claims.row_count(num_records(file))
+    return None if rows is None else rows - (file.deletion_vector.cardinality if file.deletion_vector else 0)
+
+
+def fold(version: int, actions: Iterable[AnyAction], *, is_staged: bool = False) -> Footprint:
+    """The footprint of actions. Actions that no rule uses (cdc, sidecar, ...) are ignored.
+
+    Args:
+        version: see :class:`Footprint`.
+        actions: the actions.
+        is_staged: whether they are the staged actions of a transaction.
+    """
     adds: list[Add] = []
     removes: list[Remove] = []
     infos: list[LeanInfo] = []
@@ -248,7 +298,8 @@ def fold(version: int, actions: Iterable[AnyAction]) -> Footprint:
                 infos.append(lean_info(action.fields))
             case _:
                 others.append(action)
-    return _folded(version, LeanCommit(adds, removes, infos, others))
+    found = _folded(version, LeanCommit(adds, removes, infos, others))
+    return msgspec.structs.replace(found, is_staged=True) if is_staged else found
 
 
 def fold_commit(version: int, data: bytes, file: str, lines: Sequence[FileLine] = ()) -> Footprint:
@@ -279,14 +330,14 @@ def fold_together(version: int, commits: Sequence[Sequence[FileLine]]) -> tuple[
 
 
 def _folded(version: int, commit: LeanCommit, source: CommitFile | None = None) -> Footprint:
-    info = commit.infos[-1] if commit.infos else _NO_INFO
+    info = commit.infos[0] if len(commit.infos) == 1 else _agreed(commit.infos)
     # Most commits have files and commitInfo, and nothing else.
     others = _others(commit.others) if commit.others else {"only_files": True}
     return Footprint(
         version=version,
         operation=_text(info.operation),
         txn_id=_text(info.txn_id),
-        read_version=whole_number(info.read_version),
+        read_version=claims.version_read(whole_number(info.read_version), version),
         read_predicates=_texts(info.read_predicates),
         read_domains=None if (names := _texts(info.read_domains)) is None else frozenset(names),
         level=_text(info.isolation_level),
@@ -296,9 +347,18 @@ def _folded(version: int, commit: LeanCommit, source: CommitFile | None = None) 
         says_blind_append=info.is_blind_append is True,
         in_commit_timestamp=whole_number(info.in_commit_timestamp),
         row_places=info.row_places,
+        engine=claims.engine_of(info.engine_info),
         source=source,
         **others,
     )
+
+
+def _agreed(infos: Sequence[LeanInfo]) -> LeanInfo:
+    """The commitInfo of a commit that has none, or several: of these nothing is believed that depends on the writer."""
+    if not infos:
+        return _NO_INFO
+    last = infos[-1]
+    return LeanInfo(operation=last.operation, txn_id=last.txn_id, in_commit_timestamp=last.in_commit_timestamp)
 
 
 _NO_INFO = LeanInfo()

@@ -53,6 +53,7 @@ class LeanInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
     read_predicates: Any = None
     read_domains: Any = None
     row_places: Any = None
+    engine_info: Any = None
 
 
 class LeanCommit(msgspec.Struct, frozen=True, gc=False):

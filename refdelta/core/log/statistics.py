@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from refdelta.core.log.actions import Add
+    from refdelta.core.log.actions import Add, Remove
 
 
 class FileStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -75,7 +75,7 @@ def widened(text: str | None, num_records: int | None = None) -> str | None:
 _NULL = msgspec.Raw(b"null")
 
 
-def num_records(add: Add) -> int | None:
+def num_records(add: Add | Remove) -> int | None:
     """The number of rows of a file, hidden ones included, from its statistics; None if they lack it."""
     found = parse_stats(add.stats)
     return None if found is None else found.num_records

@@ -56,7 +56,8 @@ class FileState:
         read: the rows that were read; those that are deleted are among them.
         gone: the rows that the transaction deletes.
         entry: its add action; given if rows are deleted.
-        records: its number of rows, hidden ones included; given if some of its rows are deleted, but not all.
+        records: its number of rows, hidden ones included; given if some of its rows are deleted, but not all, or if
+            rows of it were moved there.
         hidden: the rows that ``vector`` hides, if they are known.
     """
 
@@ -177,7 +178,7 @@ def outcome(
     change: FileChange,
     winner: Footprint,
     vectors: Vectors,
-    relocations: Mapping[str, Relocation],
+    sizes: Mapping[str, int],
 ) -> RowEffect:
     """The effect of a winner on the known rows of a file.
 
@@ -187,7 +188,7 @@ def outcome(
         change: its change by the winner.
         winner: the commit.
         vectors: the :func:`vectors_needed`, by their ids.
-        relocations: the new places of all rows that the winner moved, by normalized path.
+        sizes: the number of rows of the files to which the winner moved rows, by normalized path.
     """
     match change:
         case Renewed():
@@ -200,7 +201,7 @@ def outcome(
             now = replace(state, vector=add.deletion_vector, entry=state.entry and add, hidden=after)
             return RowEffect(_lost(state.read, before, after), before - after, {path: now})
         case Relocation():
-            return _moved(state, change, winner, vectors, relocations)
+            return _moved(state, change, winner, vectors, sizes)
         case Gone():
             return RowEffect(state.read, NONE, {})
 
@@ -217,7 +218,7 @@ def _moved(
     relocation: Relocation,
     winner: Footprint,
     vectors: Vectors,
-    relocations: Mapping[str, Relocation],
+    sizes: Mapping[str, int],
 ) -> RowEffect:
     exact = isinstance(state.read, BitMap64) or isinstance(state.gone, BitMap64)
     if state.hidden is not None and _is_known(state, relocation.vector):
@@ -225,20 +226,24 @@ def _moved(
     else:
         # Rows that were found by their ids need no vector.
         hidden = bits(relocation.vector, vectors) if exact else NONE
+        if state.hidden is not None and len(hidden - state.hidden):
+            return RowEffect(state.read, NONE, {})  # the recorded vector is none that this file had
     read, lost = relocation.follow(state.read, hidden)
     gone, _ = relocation.follow(state.gone, hidden)
     now = {}
     for output, rows in read.items():
         add, deleted = winner.added[output], gone.get(output, NONE)
-        hidden_there = bits(add.deletion_vector, vectors) if len(deleted) else NONE
+        is_read = add.deletion_vector is not None and add.deletion_vector.unique_id in vectors
+        hidden_there = bits(add.deletion_vector, vectors) if is_read or len(deleted) else NONE
+        if isinstance(state.read, BitMap64) and not rows.isdisjoint(hidden_there):
+            return RowEffect(state.read, NONE, {})
         # All rows of a file are those that were live when it was read; the compaction may have copied more.
         deleted = deleted - hidden_there
         if len(deleted):
             entry = winner.with_statistics(add)
-            records = max(one.extent(output) for one in relocations.values())
-            now[output] = FileState(add.deletion_vector, rows, deleted, entry, records, hidden_there)
+            now[output] = FileState(add.deletion_vector, rows, deleted, entry, sizes[output], hidden_there)
         else:
-            now[output] = FileState(add.deletion_vector, rows)
+            now[output] = FileState(add.deletion_vector, rows, records=sizes[output])
     return RowEffect(state.read if lost else NONE, NONE, now)
 
 

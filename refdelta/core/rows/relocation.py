@@ -5,11 +5,14 @@ follows from its number among the live rows of its input, as the compaction read
 from the removes of the log, whose vectors may have grown since (concurrency.md, "Validation", number 6).
 
 Without a record, rows of tables with row tracking are located by their ids, see :class:`RelocationById`.
+
+Both are claims of the winner (:mod:`refdelta.core.log.claims`). A record counts only if it :func:`agrees <agrees>` with
+the actions of its commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +21,7 @@ from pyroaring import BitMap64
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor
 from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.paths import same_path
+from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.sets import MOST_ROWS, NONE, All, Rows, carry, renumber
 
 ROW_PLACES = "rowPlaces"
@@ -100,23 +104,28 @@ class Relocation(msgspec.Struct, frozen=True):
     Attributes:
         vector: its deletion vector as the compaction read it.
         spans: the places in the order of the input, without gaps, from its first live row on.
+        copied: the number of rows that the compaction copied, also to outputs that ``spans`` leave out; None if it is
+            not recorded.
     """
 
     vector: DeletionVectorDescriptor | None
     spans: tuple[Span, ...]
+    copied: int | None = None
 
     @property
     def outputs(self) -> Collection[str]:
         """The normalized paths of the outputs."""
         return {span.output for span in self.spans}
 
-    def extent(self, output: str) -> int:
-        """The least number of rows that an output must have."""
-        return max((span.offset + span.rows for span in self.spans if span.output == output), default=0)
+    @property
+    def extents(self) -> Iterator[tuple[str, int]]:
+        """Outputs, and the least number of rows that each must have."""
+        return ((span.output, span.offset + span.rows) for span in self.spans)
 
     def within(self, outputs: Container[str]) -> Relocation:
         """The relocation to these outputs only; rows in others are lost."""
-        return Relocation(self.vector, tuple(span for span in self.spans if span.output in outputs))
+        spans = tuple(span for span in self.spans if span.output in outputs)
+        return Relocation(self.vector, spans, self.copied)
 
     def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:
         """The new places of rows of the input.
@@ -157,7 +166,7 @@ class LocatedRows(msgspec.Struct, frozen=True):
     records: int
 
 
-class RelocationById(Relocation, frozen=True):
+class RelocationById(Relocation, frozen=True, kw_only=True):
     """The new places of the live rows of one input, located by their row ids (PROTOCOL.md, "Row Tracking").
 
     Attributes:
@@ -171,9 +180,10 @@ class RelocationById(Relocation, frozen=True):
         """The normalized paths of the outputs."""
         return {part.output for part in self.parts}
 
-    def extent(self, output: str) -> int:
-        """The number of rows of an output."""
-        return max((part.records for part in self.parts if part.output == output), default=0)
+    @property
+    def extents(self) -> Iterator[tuple[str, int]]:
+        """Outputs, and their numbers of rows."""
+        return ((part.output, part.records) for part in self.parts)
 
     def follow(self, rows: Rows, hidden: BitMap64) -> tuple[dict[str, BitMap64], int]:  # noqa: ARG002
         """As :meth:`Relocation.follow`; ``hidden`` is not needed."""
@@ -209,8 +219,17 @@ def relocations(outputs: Iterable[tuple[str, Sequence[CopiedRows]]]) -> dict[str
         ends = [0, *(span.start + span.rows for span in parts)]
         if any(span.start != end for span, end in zip(parts, ends, strict=False)):
             raise ValueError(f"a row of {key!r} that is in no output, or in two")
-        found[key] = Relocation(vectors[key], tuple(parts))
+        found[key] = Relocation(vectors[key], tuple(parts), ends[-1])
     return found
+
+
+def sizes(found: Mapping[str, Relocation]) -> dict[str, int]:
+    """The least number of rows that each output must have, by its normalized path."""
+    least: dict[str, int] = {}
+    for relocation in found.values():
+        for output, rows in relocation.extents:
+            least[output] = max(rows, least.get(output, 0))
+    return least
 
 
 # --- the record -------------------------------------------------------------------------------------------------
@@ -242,7 +261,7 @@ class _Recorded(msgspec.Struct, rename="camel"):
 
 def recorded_relocations(winner: Footprint) -> dict[str, Relocation]:
     """The recorded places of the rows that a winner has compacted, by normalized path of the input. Empty if it moves
-    no rows, or has no valid record.
+    no rows, has no valid record, or one with an input that it does not remove. See also :func:`agrees`.
     """
     if winner.row_places is None or not winner.rearranges:
         return {}
@@ -254,5 +273,31 @@ def recorded_relocations(winner: Footprint) -> dict[str, Relocation]:
         )
     except (msgspec.ValidationError, ValueError):
         return {}
+    if not found.keys() <= winner.removed.keys():
+        return {}
     # An output without a live row is recorded, and not added.
-    return {path: rows.within(winner.added) for path, rows in found.items() if path in winner.removed}
+    return {path: rows.within(winner.added) for path, rows in found.items()}
+
+
+def agrees(found: Mapping[str, Relocation], winner: Footprint, records: Callable[[str], int | None]) -> bool:
+    """Whether a record does not contradict the actions of its commit: the runs of each output are all of its rows, and
+    those of each input all rows that were live under the recorded vector. Unknown numbers contradict nothing.
+
+    Args:
+        found: the record, from :func:`recorded_relocations`.
+        winner: the commit.
+        records: gives the number of rows of an input, by its normalized path; None where it is not known.
+    """
+    for path, relocation in found.items():
+        removed, hidden = winner.removed[path].deletion_vector, _cardinality(relocation.vector)
+        rows = records(path)
+        # Vectors of inputs only grow while a compaction runs: it drops a group in which rows came back.
+        if hidden > _cardinality(removed) or (rows is not None and relocation.copied != rows - hidden):
+            return False
+    outputs = sizes(found)
+    there = ((num_records(winner.with_statistics(winner.added[path], len(outputs))), outputs[path]) for path in outputs)
+    return all(records is None or records == rows for records, rows in there)
+
+
+def _cardinality(vector: DeletionVectorDescriptor | None) -> int:
+    return 0 if vector is None else vector.cardinality

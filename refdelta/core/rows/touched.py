@@ -13,14 +13,16 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
+from refdelta.core.log import claims
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import FileKey
+from refdelta.core.log.statistics import parse_stats
 from refdelta.core.rows import file_state
 from refdelta.core.rows.file_state import FileChange, FileState, Gone, Renewed, Revised, RowEffect, bits, vector_id
 from refdelta.core.rows.rebase import CompactionRebase
-from refdelta.core.rows.relocation import Relocation, recorded_relocations
+from refdelta.core.rows.relocation import Relocation, agrees, recorded_relocations, sizes
 from refdelta.core.rows.sets import ALL, NONE, Rows, any_of, union
 
 
@@ -39,6 +41,8 @@ class Facts:
         sought: the :class:`~refdelta.core.conflicts.state.Unlocated` whose rows were searched, by their ``group``.
         matches: whether a file has a row that the transaction would have read, by the file's key.
         refusal: the reason why no rows of files may be read; None if they may.
+        confirmed: whether the rows that were read satisfy the reads at their new places, too, which is asked where the
+            winner's claims are not enough; None if it was not asked.
         reasons: the reasons why conflicts were decided by files, for all winners so far; in order, as keys.
     """
 
@@ -49,6 +53,7 @@ class Facts:
     sought: set[int | None] = field(default_factory=set)
     matches: dict[FileKey, bool] = field(default_factory=dict)
     refusal: str | None = None
+    confirmed: bool | None = None
     reasons: dict[str, None] = field(default_factory=dict)
 
     @classmethod
@@ -67,6 +72,7 @@ class KnownFiles:
             by a winner is a conflict.
         groups: the remaining groups that it rearranges, by number.
         inputs: the inputs of these, with the number of their group.
+        statistics: the ``stats`` of files that were read.
         everything: whether it read every file except ``unseen``.
         unseen: files of appends that it skipped: they are live, but it did not read them.
         vectors: whether deletion vectors may be written.
@@ -78,6 +84,7 @@ class KnownFiles:
     states: dict[str, FileState]
     pinned: Mapping[str, str | None]
     groups: dict[int, CompactionRebase]
+    statistics: Mapping[str, str] = field(default_factory=dict)
     everything: bool
     vectors: bool
     row_level: bool
@@ -103,6 +110,14 @@ class KnownFiles:
             return self.pinned[path]
         return vector_id(self.groups[self.inputs[path]].inputs[path].entry.deletion_vector)
 
+    def records(self, path: str) -> int | None:
+        """The number of rows of a known file; None if it is not known."""
+        state = self.states.get(path)
+        if state is not None and state.records is not None:
+            return state.records
+        found = parse_stats(self.statistics.get(path))
+        return None if found is None else claims.row_count(found.num_records)
+
     def vectors_in(self, winner: Footprint) -> Iterator[DeletionVectorDescriptor]:
         """The deletion vectors of known files that a winner changed."""
         for path in (self.states.keys() | self.inputs.keys()) & winner.added.keys():
@@ -114,7 +129,7 @@ class KnownFiles:
 
     def advance(self, touched: TouchedFiles) -> bool:
         """Advance past a winner that does not conflict. Returns whether the commit must be encoded again."""
-        relocations = touched.facts.relocations
+        relocations = touched.relocations
         if not touched.changes and not (self.everything and relocations):
             return False
         groups = touched.groups
@@ -136,8 +151,8 @@ class KnownFiles:
         for outcome in outcomes.values():
             for path, state in outcome.now.items():
                 now[path] = file_state.joined(now[path], state) if path in now else state
-        if self.everything and touched.facts.relocations:
-            self._advance_everything(touched.winner, touched.facts.relocations, now)
+        if self.everything and touched.relocations:
+            self._advance_everything(touched.winner, touched.relocations, now)
         changed = False
         for path in outcomes:
             changed |= any_of(self.states.pop(path).gone)
@@ -185,6 +200,67 @@ class TouchedFiles:
             # Set here, so that nothing is computed for such a winner: nearly all are of this kind.
             self.changes, self.vectors, self.unknown, self.groups, self.outcomes = {}, facts.vectors, (), {}, {}
 
+    # --- rows that it moved ---
+
+    @functools.cached_property
+    def relocations(self) -> Mapping[str, Relocation]:
+        """The new places of the rows that the winner moved, by normalized path of the input, where
+        its claims are believed.
+        """
+        found, known = self.facts.relocations, self.known
+        if not found or (self.are_left_alone and not known.everything):
+            return found
+        recorded = {path: relocation for path, relocation in found.items() if relocation.copied is not None}
+        by_id = {path: relocation for path, relocation in found.items() if relocation.copied is None}
+        if not agrees(recorded, self.winner, known.records):
+            recorded = {}
+        return {**self._believed(recorded), **self._believed(by_id)}
+
+    def _believed(self, found: Mapping[str, Relocation]) -> Mapping[str, Relocation]:
+        if self.facts.confirmed or all(map(self._is_trusted, found.values())):
+            return found
+        return found if self.facts.confirmed is None and self._can_confirm(found) else {}
+
+    def _is_trusted(self, relocation: Relocation) -> bool:
+        """Whether the writer is believed about the order of rows."""
+        trusted = claims.keeps_row_ids if relocation.copied is None else claims.keeps_order
+        return trusted(self.winner.engine, self.winner.operation)
+
+    def _can_confirm(self, found: Mapping[str, Relocation]) -> bool:
+        """Whether the reads at the new places can show that known rows are there: for exact rows that are all changed
+        or all left. Of other rows, the wrong ones would be changed if two of them were confused.
+        """
+        known = self.known
+        moved = {path: known.states[path] for path in found.keys() & known.states.keys()}
+        return not known.everything and all(
+            isinstance(one.read, BitMap64)
+            and (not any_of(one.gone) or one.gone == one.read)
+            and (found[path].copied is None or known.records(path) is not None)
+            for path, one in moved.items()
+        )
+
+    @functools.cached_property
+    def unconfirmed(self) -> Mapping[str, BitMap64]:
+        """The new places of rows that were read, by normalized path of the file, if their reads must be asked again."""
+        if (
+            self.are_left_alone
+            or self.facts.confirmed is not None
+            or all(map(self._is_trusted, self.relocations.values()))
+        ):
+            return {}
+        return self.moved
+
+    @functools.cached_property
+    def moved(self) -> Mapping[str, BitMap64]:
+        """The places of known rows in files to which the winner moved them, by normalized path."""
+        found: dict[str, BitMap64] = {}
+        for path, change in self.changes.items():
+            if path in self.outcomes and isinstance(change, Relocation):
+                for output, state in self.outcomes[path].now.items():
+                    if isinstance(state.read, BitMap64):
+                        found[output] = found.get(output, NONE) | state.read
+        return found
+
     # --- the changes ---
 
     @functools.cached_property
@@ -196,7 +272,7 @@ class TouchedFiles:
             if files:
                 for path in (files.keys() & winner.removed.keys()) | (files.keys() & winner.added.keys()):
                     vector = known.vector_of(path)
-                    change = file_state.file_change(winner, path, vector, self.facts.relocations)
+                    change = file_state.file_change(winner, path, vector, self.relocations)
                     if change is not None:
                         found[path] = change
         return found
@@ -249,6 +325,7 @@ class TouchedFiles:
     @functools.cached_property
     def outcomes(self) -> dict[str, RowEffect]:
         """The effect on the rows of known files, for which all :meth:`vectors_needed` must be given."""
+        outputs = sizes(self.relocations) if any(isinstance(one, Relocation) for one in self.changes.values()) else {}
         return {
             path: file_state.outcome(
                 path,
@@ -256,7 +333,7 @@ class TouchedFiles:
                 self._followed(path, change),
                 self.winner,
                 self.vectors,
-                self.facts.relocations,
+                outputs,
             )
             for path, change in self.changes.items()
             if path in self.known.states
@@ -278,7 +355,7 @@ class TouchedFiles:
             if any_of(outcome.lost):
                 yield self._written(path), outcome.lost
         if self.known.everything:
-            states, unseen, relocations = self.known.states, self.known.unseen, self.facts.relocations
+            states, unseen, relocations = self.known.states, self.known.unseen, self.relocations
             for path, remove in self.winner.removed.items():
                 if path not in states and path not in unseen and path not in relocations:
                     yield remove.path, ALL
@@ -309,7 +386,7 @@ class TouchedFiles:
         known, winner = self.known, self.winner
         if not winner.rearranges or (self.are_left_alone and not known.everything):
             return []
-        gone = winner.removed.keys() - winner.added.keys() - self.facts.relocations.keys()
+        gone = winner.removed.keys() - winner.added.keys() - self.relocations.keys()
         wanted = gone if known.everything else gone & known.states.keys()
         return [winner.removed[path] for path in sorted(wanted - known.pinned.keys())]
 
@@ -345,6 +422,8 @@ class TouchedFiles:
         if path in self.known.states:
             state = self.known.states[path]
             yield from file_state.vectors_needed(state, self._followed(path, change), self.winner)
+            if isinstance(change, Relocation) and not self._is_trusted(change):
+                yield from (self.winner.added[output].deletion_vector for output in change.outputs)
         if self.known.vectors and path in self.known.inputs:
             yield from self.groups[self.known.inputs[path]].vectors_needed({path: change})
 

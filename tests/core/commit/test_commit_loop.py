@@ -106,7 +106,7 @@ def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
     assert outcome == CommitOutcome(version=9, attempts=2, rebased_over=(5, 6, 7, 8), puts=2)
 
 
-@pytest.mark.parametrize(("read", "younger"), [(4, 0), (1, 3), (7, 0), (None, None), ("4", None)])
+@pytest.mark.parametrize(("read", "younger"), [(4, 0), (1, 3), (7, None), (-1, None), (None, None), ("4", None)])
 def test_a_pause_tells_how_much_earlier_the_winner_began(read, younger):
     fields = {"operation": "WRITE", "txnId": "their-id", **({} if read is None else {"readVersion": read})}
     outcome = run(

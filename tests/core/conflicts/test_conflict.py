@@ -49,12 +49,16 @@ def verdict(
     level: IsolationLevel = IsolationLevel.SERIALIZABLE,
 ) -> str | None:
     """The id of the rule that fires. The winner goes through its bytes, as in the real loop."""
-    winner = fold_commit(5, encode_commit([INFO, *theirs]), "5.json")
+    moves = [one.data_change is False for one in theirs if isinstance(one, Add | Remove)]
+    refreshes = moves and all(moves) and not any(isinstance(one, Remove) for one in theirs)
+    operation = "COMPUTE STATS" if refreshes else "OPTIMIZE" if moves and all(moves) else "DELETE"
+    info = CommitInfo(fields={**INFO.fields, "operation": operation, "engineInfo": "refdelta/1.0"})
+    winner = fold_commit(5, encode_commit([info, *theirs]), "5.json")
     outcome = check(TransactionState(read, ours, level), winner)
     if isinstance(outcome, Clear):
         return None
     assert outcome.details.version == 5
-    assert outcome.details.operation == "DELETE"
+    assert outcome.details.operation == operation
     return outcome.rule.id
 
 

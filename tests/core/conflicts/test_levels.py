@@ -134,7 +134,7 @@ def test_hidden_rows_of_a_file_that_was_read():
 
 
 def test_a_vector_that_changes_without_a_remove_is_noticed():
-    broken = commit(1, add("old", 1, dv=vector("d"), changes=False))
+    broken = commit(1, add("old", 1, dv=vector("d"), changes=False), operation="COMPUTE STATS")
     assert run(ours(remove("old", 1), **DELETE_1), broken) == ("read-file-removed", 1)
     compaction = ours(remove("old", 1, changes=False), add("n", 1, changes=False))
     assert run(compaction, broken) == ("deleted-by-both", 1)

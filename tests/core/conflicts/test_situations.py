@@ -38,7 +38,7 @@ class Table:
         read = ReadSet(version=version, reads=tuple(Read(parse(sql)) for sql in reads), **more)
         read = read.with_files(removed if reads else [])
         info = {"operation": name, "readVersion": version, "isolationLevel": level.value}
-        info["isBlindAppend"] = read.blind and not removed
+        info |= {"isBlindAppend": read.blind and not removed, "engineInfo": "refdelta/1.0"}
         return commit(
             self.store,
             PreparedCommit(
