@@ -149,7 +149,7 @@ class ChangesCheck:
     def _difference(self, one: VersionChange) -> None:
         parts = (*one.recorded, *(one.rows or ()))
         try:
-            plan = _ChangeReads(one)
+            plan = FileReads(one.metadata, by_id=one.by_id)
             sums = list(self._executor(parts).map(lambda part: self._sum(plan, part), parts))
         except (DeltaError, pa.ArrowException) as error:
             self.report.skip(f"the change files of version {one.version}: {error}")
@@ -163,7 +163,7 @@ class ChangesCheck:
                 message = "the rows of the change files are not the difference of the data files to the version before"
             self.report.find("cdf-3", message, version=one.version, file=one.recorded[0].path)
 
-    def _sum(self, plan: _ChangeReads, part: ChangedFile) -> _Sum:
+    def _sum(self, plan: FileReads, part: ChangedFile) -> _Sum:
         result = _Sum(0, 0)
         for batch in read_file(self.store, plan.file(part, data_key(part.path, self.store.uri)), plan.of(part)):
             rows = bare(batch)
@@ -203,21 +203,28 @@ def _changed_file(add: Add, sign: int) -> ChangedFile:
     return ChangedFile(add.path, add.size, add.partition_values, sign, add.deletion_vector)
 
 
-class _ChangeReads:
-    """The way in which the files of a version are read."""
+class FileReads:
+    """The way in which the files of a version are read.
 
-    def __init__(self, one: VersionChange):
-        self.schema = parse_schema(one.metadata.schema_string)
-        found = (self.schema.find(name) for name in one.metadata.partition_columns)
+    Args:
+        metadata: the metadata in force.
+        by_id: whether columns are mapped by id.
+    """
+
+    def __init__(self, metadata: Metadata, *, by_id: bool):
+        self.schema = parse_schema(metadata.schema_string)
+        found = (self.schema.find(name) for name in metadata.partition_columns)
         self.partitions = [item for item in found if item is not None]
-        self.by_id = one.by_id
+        self.by_id = by_id
 
     def of(self, part: ChangedFile) -> ReadPlan:
+        """The columns to read of a file."""
         columns = self.schema if part.sign else StructType((*self.schema, CHANGE_TYPE))
         names = frozenset(item.name for item in self.partitions)
         return ReadPlan(columns=tuple(columns), partition_columns=names, by_id=self.by_id)
 
     def file(self, part: ChangedFile, key: str) -> ScanFile:
+        """A file with its partition values."""
         values = {}
         for item in self.partitions:
             text = part.partition_values.get(physical_name(item))
@@ -233,7 +240,7 @@ def chosen(files: list[Any], sample: int | None) -> list[Any]:
 
 
 def _signed(rows: pa.RecordBatch, sign: int) -> _Sum:
-    return _Sum(sign * rows.num_rows, sign * row_sum(rows) % 2**64)
+    return _Sum(sign * rows.num_rows, sign * row_sum(row_numbers(rows)) % 2**64)
 
 
 def _unknown_kinds(parquet: Any) -> str | None:
@@ -254,16 +261,25 @@ _NULL, _STEP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def row_sum(batch: pa.RecordBatch) -> int:
-    """The sum of the hashes of all rows, modulo 2**64.
-
-    Two multisets of rows have the same sum if they are equal, and almost never otherwise. So sets can be compared of
-    which neither is in memory as a whole.
-    """
+def row_numbers(batch: pa.RecordBatch) -> Numbers:
+    """A hash for each row."""
     rows = np.zeros(batch.num_rows, np.uint64)
     for column in batch.columns:
         rows = _mixed(rows * _STEP + numbers(column))
-    return int(rows.sum(dtype=np.uint64))
+    return rows
+
+
+def row_sum(rows: Numbers, places: Numbers | None = None) -> int:
+    """The sum of the hashes of rows, modulo 2**64.
+
+    Two multisets of rows have the same sum if they are equal, and almost never otherwise. So sets can be compared of
+    which neither is in memory as a whole.
+
+    Args:
+        rows: the hashes.
+        places: the number of each row, if their order counts.
+    """
+    return int((rows if places is None else _mixed(rows + places * _NULL)).sum(dtype=np.uint64))
 
 
 def numbers(array: pa.Array) -> Numbers:

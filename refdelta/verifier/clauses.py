@@ -54,6 +54,7 @@ _TEXTS: Final = {
         "action-12": "a remove without dataChange comes with adds that hold its rows",
         "action-14": "a remove with extendedFileMetadata has partitionValues and size",
         "action-15": "a remove has a deletionTimestamp; a tombstone is kept until it has expired",
+        "action-20": "rows are where `commitInfo.rowPlaces` of an add without dataChange records them",
         "path-1": "a path is a URI reference, and decoded before use",
         "file-1": "a live file exists, and has the size that the log says",
         "dv-6": "a remove names the vector of the logical file that it removes",

@@ -36,6 +36,7 @@ from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, StoreError, UnsupportedTypeError
 from refdelta.verifier.change_files import ChangesCheck, chosen
+from refdelta.verifier.moved_rows import MovedRowsCheck
 from refdelta.verifier.report import Report
 from refdelta.verifier.row_rules import IdentityValues, check_nulls, check_rules, rules_of
 from refdelta.verifier.row_tracking import ID_COLUMN, VERSION_COLUMN, StableIds
@@ -44,11 +45,12 @@ from refdelta.verifier.variants import VariantRows, bare, check_stored, check_va
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor
     from refdelta.core.table.types import StructField
     from refdelta.verifier.change_files import VersionChange
+    from refdelta.verifier.moved_rows import Compaction
     from refdelta.verifier.state import State
     from refdelta_storage.base import Store
 
@@ -88,26 +90,34 @@ class DataCheck:
             state.supports(f"icebergCompat{v}") and state.is_on(f"delta.enableIcebergCompat{v}") for v in ("V1", "V2")
         )
 
-    def run(self, sample: int | None, vectors: Iterable[OldVector], changes: Iterable[VersionChange]) -> None:
+    def run(
+        self,
+        sample: int | None,
+        vectors: Iterable[OldVector],
+        changes: Iterable[VersionChange],
+        compactions: Sequence[Compaction],
+    ) -> None:
         """Check existence and size of all files, and the content of a sample of them.
 
         Args:
             sample: the number of files to read; None for all.
             vectors: the deletion vectors of all versions.
             changes: the versions with change files.
+            compactions: the commits that record the places of rows.
         """
         changes = list(changes)
         live = self.state.files.vector_ids()
         old = [one for one in vectors if one.vector.unique_id not in live]
-        sizes = self._sizes(old, changes)
+        sizes = self._sizes(old, [*changes, *compactions])
         files = self.state.files
         there = [row for row, path, size in files.named() if self._is_there(path, size, sizes)]
         self._files(files.actions(chosen(there, sample)))
         for one in chosen([one for one in old if self._is_left(one, sizes)], sample):
             self._vector(one)
         ChangesCheck(self.store, self.report, sizes).run(changes, sample)
+        MovedRowsCheck(self.store, self.report, sizes).run(compactions, sample)
 
-    def _sizes(self, old: Iterable[OldVector], changes: Iterable[VersionChange]) -> dict[str, int]:
+    def _sizes(self, old: Iterable[OldVector], changes: Iterable[VersionChange | Compaction]) -> dict[str, int]:
         """The sizes of the files that the log names and that exist, by key."""
         wanted = {self._key(path) for _, path, _ in self.state.files.named()}
         wanted |= {self._vector_key(one) for one in old}

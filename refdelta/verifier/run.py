@@ -23,6 +23,7 @@ from refdelta.verifier.commits import CommitCheck, HistoryCheck, StateBefore, ow
 from refdelta.verifier.data_files import DataCheck, OldVector
 from refdelta.verifier.log_files import LogFiles, LoggedCommit, list_log, read_commit
 from refdelta.verifier.metadata import TableCheck, UsedFeatures, check_clustering_domain
+from refdelta.verifier.moved_rows import compaction
 from refdelta.verifier.report import Report
 from refdelta.verifier.row_tracking import DOMAIN as ROW_TRACKING
 from refdelta.verifier.row_tracking import TrackingCheck, check_state, high_water_mark
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from refdelta.verifier.change_files import VersionChange
     from refdelta.verifier.log_files import Checkpoint
+    from refdelta.verifier.moved_rows import Compaction
     from refdelta_storage.base import Store
 
 
@@ -64,7 +66,8 @@ def verify(
     files and ``_last_checkpoint`` against the state of their version. All data files of the newest version are checked
     for existence and size, and a sample of them is read: columns, field ids, types, deletion vectors, statistics, row
     ids, and the rules of the table for its rows. Deletion vectors and change files of earlier versions that still exist
-    are read too; change files are compared with the rows that their version added and removed.
+    are read too; change files are compared with the rows that their version added and removed, and rows at the places
+    that a compaction records with the rows of its inputs.
 
     Files are read concurrently, on remote stores more of them than there are cores. Memory holds the list of the live
     files as columns, some 800 bytes for each, a batch of rows for each file that is read, and the ids of rows as
@@ -117,7 +120,7 @@ def verify_store(
     except DeltaError as error:
         report.skip(f"the data files: {error}")
         return report
-    data.run(sample, walk.vectors.values(), walk.changes)
+    data.run(sample, walk.vectors.values(), walk.changes, walk.compactions)
     return report
 
 
@@ -145,6 +148,7 @@ class LogWalk:
         self.used = UsedFeatures()
         self.file_time: int | None = None
         self.changes: list[VersionChange] = []
+        self.compactions: list[Compaction] = []
         self.vectors: dict[tuple[str, str], OldVector] = {}
 
     def run(self) -> State | None:
@@ -265,6 +269,9 @@ class LogWalk:
                 check_clustering_domain(state, line.action, commit.key, line.number, report)
         self._passed()
 
+        moved = compaction(commit, before, state, self.report)
+        if moved is not None:
+            self.compactions.append(moved)
         changed = version_change(commit, before, state)
         if changed is not None:
             self.changes.append(changed)

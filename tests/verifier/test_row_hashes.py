@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta.verifier.change_files import numbers, row_sum
+from refdelta.verifier.change_files import numbers, row_numbers, row_sum
 from tiers import examples
 
 VALUES = {
@@ -50,7 +50,7 @@ def test_a_slice_in_another_order_has_the_same_ones(kind, data):
     rows = pa.record_batch({"c": array, "n": pa.array(values)})
     order = pa.array(data.draw(st.permutations(range(len(values)))))
     again = pa.record_batch({"c": array.take(order), "n": pa.array(values).take(order)})
-    assert row_sum(rows) == row_sum(again)
+    assert row_sum(row_numbers(rows)) == row_sum(row_numbers(again))
 
 
 def test_layouts_and_zeros_do_not_count():
@@ -64,4 +64,4 @@ def test_layouts_and_zeros_do_not_count():
 
 def test_which_column_has_a_value_counts():
     one, other = ({"a": [1], "b": [2]}, {"a": [2], "b": [1]})
-    assert row_sum(pa.record_batch(one)) != row_sum(pa.record_batch(other))
+    assert row_sum(row_numbers(pa.record_batch(one))) != row_sum(row_numbers(pa.record_batch(other)))

@@ -98,8 +98,8 @@ TABLE: tuple[Claim, ...] = (
         "dataChange=false of all files",
         "refdelta, delta-spark: OPTIMIZE, REORG, COMPUTE STATS, ROW TRACKING BACKFILL; delta-rs: OPTIMIZE",
         "The added files hold the rows of the removed ones. Not believed where the files contradict it: a rewrite that "
-        "removes no file, or adds a path that it removes; a refresh that removes files; or, except by refdelta, numbers "
-        "of live rows that differ, where all statistics have them.",
+        "removes no file, or adds a path that it removes; a refresh that removes files; or, except by refdelta, "
+        "numbers of live rows that differ, where all statistics have them.",
         "",
     ),
     Claim(
