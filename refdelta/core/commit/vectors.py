@@ -2,8 +2,9 @@
 
 VACUUM may have deleted a vector that a later commit replaced, but a transaction that checks the winners one by one
 needs each. Vectors only grow by statements that delete (:mod:`refdelta.core.log.claims`). So a later vector of the same
-file hides all rows of the missing one, and can replace it in the check: a row in neither does not conflict, and a row that the later one hides is removed in
-any case. If growth is not certain, the missing vector cannot be replaced, and the file counts as removed.
+file hides all rows of the missing one, and can replace it in the check: a row in neither does not conflict, and a row
+that the later one hides is removed in any case. If growth is not certain, the missing vector cannot be replaced, and
+the file counts as removed.
 """
 
 from __future__ import annotations
