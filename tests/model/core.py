@@ -65,6 +65,12 @@ SCHEMA = parse_schema(_schema_string(*FIELDS))
 
 T = TypeVar("T")
 
+OPERATIONS = {
+    **dict.fromkeys(("INSERT", "INSERT SELECT", "overwrite", "replaceWhere"), "WRITE"),
+    **{"OPTIMIZE ZORDER": "OPTIMIZE", "REORG PURGE": "REORG"},
+}
+"""The engine's names of operations, where the kinds of cases have others."""
+
 BIN, COMPACTED = 3, 2
 """How many files a compaction rewrites together, and how many rows it puts into one: the rows of an input go to several
 outputs, and those of several inputs to one.
@@ -271,7 +277,7 @@ class Core(Branches):
             read_set=staging.reads,
             actions=staging.actions,
             commit_info={
-                "operation": case.kind,
+                "operation": OPERATIONS.get(case.kind, case.kind),
                 "readVersion": version.in_log,
                 "isolationLevel": self.level,
                 "isBlindAppend": _is_blind(staging) if case.program else case.sql is None and case.kind == "INSERT",

@@ -419,10 +419,12 @@ class ConflictCheck:
 
     # --- facts that it needs ---
 
-    @functools.cached_property
+    @property
     def unconfirmed(self) -> tuple[AddedRows, ...]:
         """Rows that were read, at their new places, which must satisfy the reads there, too."""
         winner, moved = self.winner, self.touched.unconfirmed
+        if not moved:
+            return ()
         return tuple(AddedRows(winner.with_statistics(winner.added[path]), rows) for path, rows in moved.items())
 
     @functools.cached_property

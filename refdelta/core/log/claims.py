@@ -14,6 +14,7 @@ of that: a DELETE of another engine adds files again whose bounds the first writ
 from __future__ import annotations
 
 import enum
+import functools
 from typing import Final
 
 import msgspec
@@ -325,8 +326,11 @@ def engine_of(engine_info: object) -> Engine:
     Args:
         engine_info: ``commitInfo.engineInfo``, of any type.
     """
-    if type(engine_info) is not str:
-        return Engine.OTHER
+    return _engine_of(engine_info) if type(engine_info) is str else Engine.OTHER
+
+
+@functools.lru_cache(64)
+def _engine_of(engine_info: str) -> Engine:
     if engine_info.startswith("refdelta/"):
         return Engine.REFDELTA
     if engine_info.startswith("Apache-Spark/") and " Delta-Lake/" in engine_info:

@@ -172,6 +172,8 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def moves_only(self) -> bool:
         """Whether it :attr:`rearranges` files, and this is believed: no row came or went."""
+        if (self.adds and self.adds[0].data_change) or (self.removes and self.removes[0].data_change is not False):
+            return False  # as of nearly all commits
         if not self.rearranges or self.is_staged:
             return self.rearranges
         adds, removes = bool(self.adds), bool(self.removes)
@@ -203,18 +205,16 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether it changes metadata or protocol."""
         return self.changes_metadata or self.changes_protocol
 
-    @functools.cached_property
+    @property
     def blind(self) -> bool:
         """Whether it is a blind append. One that says so and does something else is not."""
-        return (
-            self.says_blind_append
-            and not self.removes
-            and claims.reads_nothing(
-                self.operation,
-                recorded=bool(self.read_predicates or self.read_domains),
-                adds_data=len(self.added_data) == len(self.adds),
-            )
-        )
+        return self.says_blind_append and not self.removes and self._reads_nothing
+
+    @functools.cached_property
+    def _reads_nothing(self) -> bool:
+        recorded = bool(self.read_predicates or self.read_domains)
+        adds_data = all(add.data_change for add in self.adds)
+        return claims.reads_nothing(self.operation, recorded=recorded, adds_data=adds_data)
 
     @functools.cached_property
     def added(self) -> dict[str, Add]:

@@ -199,6 +199,9 @@ class TouchedFiles:
         if self.are_left_alone:
             # Set here, so that nothing is computed for such a winner: nearly all are of this kind.
             self.changes, self.vectors, self.unknown, self.groups, self.outcomes = {}, facts.vectors, (), {}, {}
+            self.unconfirmed, self.moved = {}, {}
+            if not (known.everything and facts.relocations):
+                self.relocations = facts.relocations
 
     # --- rows that it moved ---
 
@@ -208,7 +211,7 @@ class TouchedFiles:
         its claims are believed.
         """
         found, known = self.facts.relocations, self.known
-        if not found or (self.are_left_alone and not known.everything):
+        if not found:
             return found
         recorded = {path: relocation for path, relocation in found.items() if relocation.copied is not None}
         by_id = {path: relocation for path, relocation in found.items() if relocation.copied is None}
@@ -242,11 +245,7 @@ class TouchedFiles:
     @functools.cached_property
     def unconfirmed(self) -> Mapping[str, BitMap64]:
         """The new places of rows that were read, by normalized path of the file, if their reads must be asked again."""
-        if (
-            self.are_left_alone
-            or self.facts.confirmed is not None
-            or all(map(self._is_trusted, self.relocations.values()))
-        ):
+        if self.facts.confirmed is not None or all(map(self._is_trusted, self.relocations.values())):
             return {}
         return self.moved
 
