@@ -67,7 +67,8 @@ T = TypeVar("T")
 
 OPERATIONS = {
     **dict.fromkeys(("INSERT", "INSERT SELECT", "overwrite", "replaceWhere"), "WRITE"),
-    **{"OPTIMIZE ZORDER": "OPTIMIZE", "REORG PURGE": "REORG"},
+    "OPTIMIZE ZORDER": "OPTIMIZE",
+    "REORG PURGE": "REORG",
 }
 """The engine's names of operations, where the kinds of cases have others."""
 
