@@ -21,9 +21,11 @@ NAN = "NaN left out"
 OFFSETS = "zone offsets cut to minutes"
 LATE = "a minimum of timestamps a few milliseconds late"
 CUT = "strings cut"
+REPLACED = "strings cut, with U+FFFD"
+SATURATED = "whole decimals beyond 64 bits saturated"
 COUNTS = "counts that contradict the bounds"
 NEGATIVE = "negative counts"
-ROUNDINGS = (DOUBLES, NAN, OFFSETS, LATE, CUT, COUNTS, NEGATIVE)
+ROUNDINGS = (DOUBLES, NAN, OFFSETS, LATE, CUT, REPLACED, SATURATED, COUNTS, NEGATIVE)
 
 SCHEMA = pa.schema(
     [
@@ -50,7 +52,7 @@ KINDS = {
     "st.d": pa.float64(),
     "st.m": pa.decimal128(38, 0),
 }
-TEXTS = ["", "a", "zz" * 20, "b" * 31, "b" * 32, "b" * 33, "\U0010ffff" * 40]
+TEXTS = ["", "a", "zz" * 20, "b" * 31, "b" * 32, "b" * 33, "\U0010ffff" * 40, "b" + "\U0001f680" * 40]
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Row = dict[str, Any]
 
@@ -73,7 +75,17 @@ def value_of(kind: pa.DataType, draw: random.Random) -> Any:
         return day * 1_000_000 + draw.choice([0, 10_301, 14_302, 999, -1, draw.randrange(90_000_000)])
     if kind == pa.string():
         return draw.choice(
-            ["", "a", "zz" * 20, "b" * 31, "b" * 32, "b" * 33, "b" * 40 + draw.choice("ab"), "\U0010ffff" * 40]
+            [
+                "",
+                "a",
+                "zz" * 20,
+                "b" * 31,
+                "b" * 32,
+                "b" * 33,
+                "b" * 40 + draw.choice("ab"),
+                "\U0010ffff" * 40,
+                "b" + "\U0001f680" * 40,
+            ]
         )
     return draw.randint(-3, 3)
 
@@ -154,6 +166,8 @@ def _put(tree: dict[str, Any], name: str, value: Any) -> None:
 def bound_of(value: Any, kind: pa.DataType, roundings: frozenset[str], draw: random.Random, *, upper: bool) -> Any:
     """A bound in the JSON of statistics."""
     if pa.types.is_decimal(kind):
+        if kind.scale == 0 and SATURATED in roundings:
+            return max(-(2**63), min(2**63 - 1, value))
         # As deltalake: the integer becomes a double, which is divided by a power of ten.
         return float(value) / 10.0**kind.scale if DOUBLES in roundings else Number(decimal_of(value, kind))
     if pa.types.is_floating(kind):
@@ -161,7 +175,13 @@ def bound_of(value: Any, kind: pa.DataType, roundings: frozenset[str], draw: ran
         return value if text is None else text
     if pa.types.is_timestamp(kind):
         return _time(value, roundings, draw, upper=upper)
-    if kind == pa.string() and CUT in roundings:
+    if kind == pa.string() and REPLACED in roundings and upper:
+        # As older delta-spark: 32 UTF-16 units, where half of a character becomes "?".
+        units = value.encode("utf-16-le")
+        return (
+            value if len(units) <= 64 else units[:64].decode("utf-16-le", "replace").replace("\ufffd", "?") + "\ufffd"
+        )
+    if kind == pa.string() and (CUT in roundings or REPLACED in roundings):
         return value[:32]
     return value if kind != pa.string() or len(value) <= 32 or not upper else None
 

@@ -136,14 +136,37 @@ def decimal_margin(unscaled: int) -> int:
     return abs(unscaled >> DECIMAL_SHIFT) + 1
 
 
-def decimal_low(unscaled: int, precision: int) -> int:
-    """The lower bound that follows from a minimum of another writer, both in units of the last digit."""
-    return unscaled if precision <= DOUBLE_DIGITS else max(unscaled - decimal_margin(unscaled), 1 - 10**precision)
+def decimal_low(unscaled: int, precision: int, scale: int) -> int | None:
+    """The lower bound that follows from a minimum of another writer; None if it says nothing.
+
+    Args:
+        unscaled: the minimum, in units of the last digit, as is the result.
+        precision: the digits of the type.
+        scale: those after the decimal point.
+    """
+    if precision <= DOUBLE_DIGITS:
+        return unscaled
+    if is_saturated(unscaled, scale):
+        return None
+    return max(unscaled - decimal_margin(unscaled), 1 - 10**precision)
 
 
-def decimal_high(unscaled: int, precision: int) -> int:
-    """The upper bound that follows from a maximum of another writer, both in units of the last digit."""
-    return unscaled if precision <= DOUBLE_DIGITS else min(unscaled + decimal_margin(unscaled), 10**precision - 1)
+def decimal_high(unscaled: int, precision: int, scale: int) -> int | None:
+    """The upper bound that follows from a maximum of another writer; see :func:`decimal_low`."""
+    if precision <= DOUBLE_DIGITS:
+        return unscaled
+    if is_saturated(unscaled, scale):
+        return None
+    return min(unscaled + decimal_margin(unscaled), 10**precision - 1)
+
+
+SATURATED = (-(2**63), 2**63 - 1)
+"""The numbers that stand for all decimals beyond them."""
+
+
+def is_saturated(unscaled: int, scale: int) -> bool:
+    """True if a bound of a decimal may stand for any number beyond it."""
+    return unscaled in [number * 10**scale for number in SATURATED]
 
 
 def time_low(micros: int, *, exact: bool) -> int:
@@ -163,11 +186,16 @@ def time_high(micros: int, *, exact: bool) -> int:
     return micros if exact else min(micros + ZONE_MARGIN, _LAST_TIME)
 
 
-def text_high(text: str, *, exact: bool) -> str:
-    """The upper bound that follows from the maximum of a string."""
-    if text.endswith(REPLACED):
-        return text[:-1].removesuffix("?") + LAST_CHARACTER  # half of an emoji became "?"
-    return text if exact or len(text) < CUT_LENGTH else text + TEXT_MARGIN
+def text_high(text: str, *, exact: bool) -> str | None:
+    """The upper bound that follows from the maximum of a string; None if it says nothing."""
+    cut = text.endswith(REPLACED)
+    if cut:
+        text = text[:-1].removesuffix("?")  # half of an emoji became "?"
+    if exact:
+        return text + LAST_CHARACTER if cut else text
+    if not cut and len(text) < CUT_LENGTH:
+        return text
+    return None if cut and text.endswith(LAST_CHARACTER) else text + TEXT_MARGIN
 
 
 # --- counts ------------------------------------------------------------------------------------------------------

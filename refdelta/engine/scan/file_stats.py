@@ -142,15 +142,18 @@ def _null_counts(nulls: pa.Array, rows: pa.Array, bounded: pa.Array) -> pa.Array
 
 def _text_highs(high: pa.Array, exact: pa.BooleanArray | None) -> pa.Array:
     """The twin of :func:`refdelta.core.log.claims.text_high`."""
-    replaced = pc.ends_with(high, REPLACED)
-    wide = replaced
-    if exact is not None:
-        longer = pc.binary_join_element_wise(high, TEXT_MARGIN, "")
-        short = pc.less(pc.utf8_length(high), CUT_LENGTH)
-        high = pc.if_else(pc.or_(pc.or_(exact, short), replaced), high, longer)
-    if pc.any(wide).as_py():
-        high = pc.replace_substring_regex(high, f"\\??{REPLACED}$", LAST_CHARACTER)
-    return high
+    cut = pc.ends_with(high, REPLACED)
+    any_cut = pc.any(cut).as_py()
+    body = pc.replace_substring_regex(high, f"\\??{REPLACED}$", "") if any_cut else high
+    if any_cut:
+        high = pc.if_else(cut, pc.binary_join_element_wise(body, LAST_CHARACTER, ""), high)
+    if exact is None or pc.all(exact, min_count=0).as_py():
+        return high
+    plain = pc.and_(pc.invert(cut), pc.less(pc.utf8_length(high), CUT_LENGTH))
+    longer = pc.binary_join_element_wise(body, TEXT_MARGIN, "")
+    if any_cut:
+        longer = pc.if_else(pc.and_(cut, pc.ends_with(body, LAST_CHARACTER)), pa.scalar(None, longer.type), longer)
+    return pc.if_else(pc.or_(exact, plain), high, longer)
 
 
 def _time_bounds(low: pa.Array, high: pa.Array, exact: pa.BooleanArray | None) -> tuple[pa.Array, pa.Array]:
