@@ -11,6 +11,7 @@ import json
 import math
 import random
 import struct
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any, Self
 
@@ -52,7 +53,21 @@ KINDS = {
     "st.d": pa.float64(),
     "st.m": pa.decimal128(38, 0),
 }
-TEXTS = ["", "a", "zz" * 20, "b" * 31, "b" * 32, "b" * 33, "\U0010ffff" * 40, "b" + "\U0001f680" * 40]
+TEXTS = ["", "a", *("zz" * 20, "b" * 31, "b" * 32, "b" * 33), *("\U0010ffff" * 40, "b" + "\U0001f680" * 40)]
+DECIMALS, FLOATS = ("m", "c", "st.m"), ("f", "d", "st.d")
+TOUCHED = {
+    DOUBLES: DECIMALS,
+    NAN: FLOATS,
+    OFFSETS: ("at",),
+    LATE: ("at",),
+    CUT: ("s",),
+    REPLACED: ("s",),
+    SATURATED: ("st.m",),
+    COUNTS: tuple(KINDS),
+    NEGATIVE: tuple(KINDS),
+}
+"""The columns whose statistics a rounding changes."""
+
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Row = dict[str, Any]
 
@@ -236,9 +251,9 @@ def literal(value: Any, kind: pa.DataType) -> str:
     return f"'{value}'" if kind == pa.string() else str(value)
 
 
-def atom(rows: list[Row], draw: random.Random) -> str:
-    """A condition on one column, near to the values of the rows."""
-    name = draw.choice(list(KINDS))
+def atom(rows: list[Row], draw: random.Random, names: Sequence[str] = tuple(KINDS)) -> str:
+    """A condition on one of some columns, near to the values of the rows."""
+    name = draw.choice(names)
     kind = KINDS[name]
     present = [row[name] for row in rows if row[name] is not None] or [value_of(kind, draw)]
 
@@ -262,9 +277,9 @@ def atom(rows: list[Row], draw: random.Random) -> str:
     return f"{name} {draw.choice(['=', '<>', '<', '<=', '>', '>=', '<=>'])} {constant()}"
 
 
-def predicate(rows: list[Row], draw: random.Random) -> str:
+def predicate(rows: list[Row], draw: random.Random, names: Sequence[str] = tuple(KINDS)) -> str:
     """One to three conditions."""
-    found = atom(rows, draw)
+    found = atom(rows, draw, names)
     for _ in range(draw.choice([0, 0, 1, 2])):
-        found = f"({found}) {draw.choice(['and', 'or'])} ({atom(rows, draw)})"
+        found = f"({found}) {draw.choice(['and', 'or'])} ({atom(rows, draw, names)})"
     return f"not ({found})" if draw.random() < 0.2 else found

@@ -148,7 +148,7 @@ def decimal_low(unscaled: int, precision: int, scale: int) -> int | None:
         return unscaled
     if is_saturated(unscaled, scale):
         return None
-    return max(unscaled - decimal_margin(unscaled), 1 - 10**precision)
+    return max(unscaled - decimal_margin(unscaled), -_most(precision))
 
 
 def decimal_high(unscaled: int, precision: int, scale: int) -> int | None:
@@ -157,7 +157,11 @@ def decimal_high(unscaled: int, precision: int, scale: int) -> int | None:
         return unscaled
     if is_saturated(unscaled, scale):
         return None
-    return min(unscaled + decimal_margin(unscaled), 10**precision - 1)
+    return min(unscaled + decimal_margin(unscaled), _most(precision))
+
+
+def _most(precision: int) -> int:
+    return int(10**precision) - 1
 
 
 SATURATED = (-(2**63), 2**63 - 1)

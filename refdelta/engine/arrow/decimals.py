@@ -55,7 +55,7 @@ def decimal_margins(bounds: pa.Array, *, up: bool) -> pa.Array:
     return pc.if_else(known, moved, pa.scalar(None, bounds.type))
 
 
-def _plus(low: Words, high: Words, other_low: Any, other_high: Any) -> tuple[Words, Words]:
+def _plus(low: Any, high: Any, other_low: Any, other_high: Any) -> tuple[Words, Words]:
     """The sum of numbers of 128 bits, each in two words."""
     total = low + other_low
     return total, high + other_high + (total < low)

@@ -97,8 +97,7 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
             # The mark of a text says nothing about the struct, so each file has its statistics from one of the two.
             parsed = pc.if_else(known, pa.scalar(None, parsed.type), parsed)
         found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
-    rows, marks, columns = found[0], found[1], found[2:]
-    rows = pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, rows.type))
+    rows, marks, columns = _row_counts(found[0]), found[1], found[2:]
     exact = pc.fill_null(marks, False) if pa.types.is_boolean(marks.type) else None
     bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3], rows, exact) for i, path in enumerate(wanted)}
     return FileStatsView(rows, bounds, exact)
@@ -131,6 +130,11 @@ def _bounds(
         sane = pc.fill_null(compare("<=", low, high), True)
         low, high = (pc.if_else(sane, side, pa.scalar(None, side.type)) for side in (low, high))
     return Bounds(low, high, nulls, item.nested)
+
+
+def _row_counts(rows: pa.Array) -> pa.Array:
+    """The twin of :func:`refdelta.core.log.claims.row_count`."""
+    return pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, rows.type))
 
 
 def _null_counts(nulls: pa.Array, rows: pa.Array, bounded: pa.Array) -> pa.Array:

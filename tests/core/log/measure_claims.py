@@ -12,7 +12,6 @@ parts in this order; the parts for Spark need pyspark and Java alone, so they ru
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import shutil
@@ -78,6 +77,7 @@ def _decimal(unscaled: int, scale: int) -> str:
 
 
 ROWS = 3
+REBASES = [f"{kind}RebaseModeIn{way}" for kind in ("datetime", "int96") for way in ("Read", "Write")]
 
 
 def padded(values: list[Any]) -> list[Any]:
@@ -128,8 +128,8 @@ def keep(folder: Path, engine: str, version: str, how: str, stats: str | None) -
 
 def last_stats(table: str) -> str | None:
     """The statistics of the add in the last commit."""
-    commit = sorted(glob.glob(f"{table}/_delta_log/*.json"))[-1]
-    adds = [json.loads(line)["add"] for line in Path(commit).read_text().splitlines() if line.startswith('{"add"')]
+    commit = max(Path(table, "_delta_log").glob("*.json"))
+    adds = [json.loads(line)["add"] for line in commit.read_text().splitlines() if line.startswith('{"add"')]
     (add,) = adds
     return add.get("stats")
 
@@ -209,7 +209,7 @@ def kernel(folder: Path, package: str, *more: str) -> None:
     configuration = running._jsc.hadoopConfiguration()
     engine = jvm.io.delta.kernel.defaults.engine.DefaultEngine.create(configuration)
     path = str(folder / "source.parquet")
-    status = jvm.io.delta.kernel.utils.FileStatus.of(path, os.path.getsize(path), 0)
+    status = jvm.io.delta.kernel.utils.FileStatus.of(path, Path(path).stat().st_size, 0)
     # The schema as Kernel knows it comes from a table that delta-spark has made of the rows.
     table = tempfile.mkdtemp() + "/t"
     running.read.parquet(path).coalesce(1).write.format("delta").save(table)
