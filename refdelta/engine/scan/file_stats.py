@@ -94,7 +94,7 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
     if "stats_parsed" in files.column_names and pa.types.is_struct(files.schema.field("stats_parsed").type):
         parsed = one_array(files["stats_parsed"])
         if known is not None:
-            # The mark of a text says nothing about the struct, so each file has its statistics from one of the two.
+            # The mark of the JSON says nothing about the struct, so each file has its statistics from one of the two.
             parsed = pc.if_else(known, pa.scalar(None, parsed.type), parsed)
         found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
     rows, marks, columns = _row_counts(found[0]), found[1], found[2:]

@@ -134,15 +134,24 @@ def last_stats(table: str) -> str | None:
     return add.get("stats")
 
 
-def deltalake(folder: Path) -> None:
-    """The version of deltalake that is installed."""
+EVERY_COLUMN = {"delta.dataSkippingNumIndexedCols": "-1"}
+
+
+def of_deltalake(folder: Path) -> str | None:
+    """The statistics that deltalake writes."""
     import deltalake as library
     import pyarrow.parquet as pq
 
     table = tempfile.mkdtemp() + "/t"
-    every = {"delta.dataSkippingNumIndexedCols": "-1"}
-    library.write_deltalake(table, pq.read_table(folder / "source.parquet"), configuration=every)
-    keep(folder, "deltalake", library.__version__, "append", last_stats(table))
+    library.write_deltalake(table, pq.read_table(folder / "source.parquet"), configuration=EVERY_COLUMN)
+    return last_stats(table)
+
+
+def deltalake(folder: Path) -> None:
+    """The version of deltalake that is installed."""
+    import deltalake as library
+
+    keep(folder, "deltalake", library.__version__, "append", of_deltalake(folder))
 
 
 def session(zone: str, *packages: str) -> Any:
@@ -167,7 +176,6 @@ def session(zone: str, *packages: str) -> Any:
             for way in ("Read", "Write")
         },
         "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "-1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -179,18 +187,32 @@ def session(zone: str, *packages: str) -> Any:
     return found
 
 
+def of_spark(running: Any, folder: Path, zone: str) -> tuple[str | None, str | None]:
+    """The statistics that delta-spark writes in a time zone: of an append, and of a deletion vector for the file."""
+    settings = {"spark.sql.session.timeZone": zone} | {f"spark.sql.parquet.{name}": "CORRECTED" for name in REBASES}
+    before = {name: running.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        running.conf.set(name, value)
+    try:
+        table = tempfile.mkdtemp() + "/t"
+        rows = running.read.parquet(str(folder / "source.parquet")).coalesce(1)
+        rows.write.format("delta").options(**EVERY_COLUMN, **{"delta.enableDeletionVectors": "true"}).save(table)
+        appended = last_stats(table)
+        running.sql(f"DELETE FROM delta.`{table}` WHERE double_nan = 2.0")
+        return appended, last_stats(table)
+    finally:
+        for name, value in before.items():
+            running.conf.set(name, value)
+
+
 def spark(folder: Path, package: str) -> None:
     """A version of delta-spark: an append in each zone, and a deletion vector that is written onto the file."""
     version = package.rsplit(":", maxsplit=1)[-1]
     running = session("UTC", package)
     for zone in ZONES:
-        running.conf.set("spark.sql.session.timeZone", zone)
-        table = tempfile.mkdtemp() + "/t"
-        rows = running.read.parquet(str(folder / "source.parquet")).coalesce(1)
-        rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(table)
-        keep(folder, "delta-spark", version, f"append in {zone}", last_stats(table))
-        running.sql(f"DELETE FROM delta.`{table}` WHERE double_nan = 2.0")
-        keep(folder, "delta-spark", version, f"deletion vector in {zone}", last_stats(table))
+        appended, deleted = of_spark(running, folder, zone)
+        keep(folder, "delta-spark", version, f"append in {zone}", appended)
+        keep(folder, "delta-spark", version, f"deletion vector in {zone}", deleted)
     for marked in sorted(folder.glob("marked*")):
         copy = tempfile.mkdtemp() + "/t"
         shutil.copytree(marked, copy)
@@ -244,10 +266,18 @@ def kernel(folder: Path, package: str, *more: str) -> None:
 
 
 def collect(folder: Path) -> None:
-    """Put all of it into :data:`OUTCOME`."""
-    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    found.sort(key=lambda one: (one["engine"], [int(n) for n in one["version"].split(".")], one["how"]))
-    OUTCOME.write_text(json.dumps(found, indent=1, ensure_ascii=True) + "\n")
+    """Put all of it into :data:`OUTCOME`: each text of statistics once, and the writers that left it."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        one = json.loads(path.read_text())
+        found.setdefault(one.pop("stats"), []).append(one)
+    texts = [{"writers": writers, "stats": stats} for stats, writers in found.items()]
+    OUTCOME.write_text(json.dumps(texts, indent=1, ensure_ascii=True) + "\n")
+
+
+def measured() -> list[dict[str, str]]:
+    """The content of :data:`OUTCOME`: engine, version, how, and stats of each measurement."""
+    return [{**one, "stats": text["stats"]} for text in json.loads(OUTCOME.read_text()) for one in text["writers"]]
 
 
 if __name__ == "__main__":
