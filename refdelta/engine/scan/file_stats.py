@@ -69,7 +69,8 @@ class FileStatsView:
     Attributes:
         rows: the number of rows in each file, deleted ones included; null is unknown.
         bounds: by the column's logical path.
-        exact: for each file, whether its statistics have the mark of this engine, where a column needs that; else None.
+        exact: for each file, whether its statistics have the mark of this engine; None if all have it, or no column
+            needs it.
     """
 
     rows: pa.Array
@@ -99,6 +100,8 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
         found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
     rows, marks, columns = _row_counts(found[0]), found[1], found[2:]
     exact = pc.fill_null(marks, False) if pa.types.is_boolean(marks.type) else None
+    if exact is not None and pc.all(exact, min_count=0).as_py():
+        exact = None
     bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3], rows, exact) for i, path in enumerate(wanted)}
     return FileStatsView(rows, bounds, exact)
 
@@ -151,7 +154,7 @@ def _text_highs(high: pa.Array, exact: pa.BooleanArray | None) -> pa.Array:
     body = pc.replace_substring_regex(high, f"\\??{REPLACED}$", "") if any_cut else high
     if any_cut:
         high = pc.if_else(cut, pc.binary_join_element_wise(body, LAST_CHARACTER, ""), high)
-    if exact is None or pc.all(exact, min_count=0).as_py():
+    if exact is None:
         return high
     plain = pc.and_(pc.invert(cut), pc.less(pc.utf8_length(high), CUT_LENGTH))
     longer = pc.binary_join_element_wise(body, TEXT_MARGIN, "")

@@ -244,6 +244,7 @@ def kernel(folder: Path, package: str, *more: str) -> None:
     read = engine.getParquetHandler().readParquetFiles(
         utils.singletonCloseableIterator(status), schema, jvm.java.util.Optional.empty()
     )
+    assert read.hasNext()
     batch = read.next()
     batch = batch.getData() if hasattr(batch, "getData") and "Result" in batch.getClass().getName() else batch
     filtered = jvm.io.delta.kernel.data.FilteredColumnarBatch(batch, jvm.java.util.Optional.empty())
@@ -256,6 +257,7 @@ def kernel(folder: Path, package: str, *more: str) -> None:
         wanted.add(jvm.io.delta.kernel.expressions.Column(names))
     target = tempfile.mkdtemp()
     written = engine.getParquetHandler().writeParquetFiles(target, utils.singletonCloseableIterator(filtered), wanted)
+    assert written.hasNext()
     found = written.next().getStatistics().get()
     try:
         text = found.serializeAsJson(schema)
