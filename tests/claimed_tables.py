@@ -21,12 +21,13 @@ DOUBLES = "decimals through a double"
 NAN = "NaN left out"
 OFFSETS = "zone offsets cut to minutes"
 LATE = "a minimum of timestamps a few milliseconds late"
+SECONDS = "times before 1970 a second late"
 CUT = "strings cut"
 REPLACED = "strings cut, with U+FFFD"
 SATURATED = "whole decimals beyond 64 bits saturated"
 COUNTS = "counts that contradict the bounds"
 NEGATIVE = "negative counts"
-ROUNDINGS = (DOUBLES, NAN, OFFSETS, LATE, CUT, REPLACED, SATURATED, COUNTS, NEGATIVE)
+ROUNDINGS = (DOUBLES, NAN, OFFSETS, LATE, SECONDS, CUT, REPLACED, SATURATED, COUNTS, NEGATIVE)
 
 SCHEMA = pa.schema(
     [
@@ -37,6 +38,7 @@ SCHEMA = pa.schema(
         ("c", pa.decimal128(18, 2)),
         ("e", pa.decimal128(5, 2)),
         ("at", pa.timestamp("us", "UTC")),
+        ("w", pa.timestamp("us")),
         ("s", pa.string()),
         ("st", pa.struct([("d", pa.float64()), ("m", pa.decimal128(38, 0))])),
     ]
@@ -49,6 +51,7 @@ KINDS = {
     "c": pa.decimal128(18, 2),
     "e": pa.decimal128(5, 2),
     "at": pa.timestamp("us", "UTC"),
+    "w": pa.timestamp("us"),
     "s": pa.string(),
     "st.d": pa.float64(),
     "st.m": pa.decimal128(38, 0),
@@ -59,7 +62,8 @@ TOUCHED = {
     DOUBLES: DECIMALS,
     NAN: FLOATS,
     OFFSETS: ("at",),
-    LATE: ("at",),
+    LATE: ("at", "w"),
+    SECONDS: ("at", "w"),
     CUT: ("s",),
     REPLACED: ("s",),
     SATURATED: ("st.m",),
@@ -189,7 +193,7 @@ def bound_of(value: Any, kind: pa.DataType, roundings: frozenset[str], draw: ran
         text = {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN" if math.isnan(value) else None)
         return value if text is None else text
     if pa.types.is_timestamp(kind):
-        return _time(value, roundings, draw, upper=upper)
+        return _time(value, roundings, draw, zone=kind.tz is not None, upper=upper)
     if kind == pa.string() and REPLACED in roundings and upper:
         # As older delta-spark: 32 UTF-16 units, where half of a character becomes "?".
         units = value.encode("utf-16-le")
@@ -201,14 +205,16 @@ def bound_of(value: Any, kind: pa.DataType, roundings: frozenset[str], draw: ran
     return value if kind != pa.string() or len(value) <= 32 or not upper else None
 
 
-def _time(value: int, roundings: frozenset[str], draw: random.Random, *, upper: bool) -> str:
+def _time(value: int, roundings: frozenset[str], draw: random.Random, *, zone: bool, upper: bool) -> str:
     if LATE in roundings and not upper:
         value += draw.choice([0, 3_700])
     value = value // 1000 * 1000
-    offset = draw.choice([0, 4_332]) if OFFSETS in roundings else 0  # 01:12:12, Stockholm's until 1879
+    if SECONDS in roundings and value < 0 and value % 1_000_000:
+        value += 1_000_000
+    offset = draw.choice([0, 4_332]) if OFFSETS in roundings and zone else 0  # 01:12:12, Stockholm's until 1879
     local = EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=value + offset * 1_000_000)
-    zone = "Z" if not offset else f"+{offset // 3600:02}:{offset // 60 % 60:02}"
-    return local.isoformat(timespec="milliseconds") + zone
+    suffix = "" if not zone else "Z" if not offset else f"+{offset // 3600:02}:{offset // 60 % 60:02}"
+    return local.isoformat(timespec="milliseconds") + suffix
 
 
 class Number(float):
@@ -247,7 +253,9 @@ def literal(value: Any, kind: pa.DataType) -> str:
         text = "NaN" if math.isnan(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, value)
         return f"{name}('{text}')"
     if pa.types.is_timestamp(kind):
-        return f"timestamp'{(EPOCH + dt.timedelta(microseconds=value)).isoformat()}'"
+        name = "timestamp_ntz" if kind.tz is None else "timestamp"
+        start = EPOCH.replace(tzinfo=None) if kind.tz is None else EPOCH
+        return f"{name}'{(start + dt.timedelta(microseconds=value)).isoformat()}'"
     return f"'{value}'" if kind == pa.string() else str(value)
 
 

@@ -21,12 +21,22 @@ from refdelta.engine.arrow.schema import from_arrow
 pytestmark = pytest.mark.breaks_tables
 
 
+LOCAL_TIMES = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["timestampNtz"],
+        "writerFeatures": ["timestampNtz"],
+    }
+}
+
+
 def foreign(path: Path, files: list[tuple[pa.Table, str | None]], **configuration: str) -> Path:
     """A table of files with statistics that another engine wrote."""
     (path / "_delta_log").mkdir(parents=True)
     schema = json.loads(schema_json(from_arrow(files[0][0].schema)))
     handmade.write_commit(
-        path, 0, handmade.PROTOCOL, handmade.metadata(schema, (), configuration), *(add(path, *file) for file in files)
+        path, 0, LOCAL_TIMES, handmade.metadata(schema, (), configuration), *(add(path, *file) for file in files)
     )
     return path
 
@@ -131,6 +141,7 @@ def test_files_of_this_engine_are_marked_where_bounds_would_have_a_margin(tmp_pa
     assert marked(x=pa.array([{"y": 1.0}]))
     assert marked(x=pa.array([Decimal(1)], pa.decimal128(16, 2)))
     assert marked(x=pa.array([0], pa.timestamp("us", "UTC")))
+    assert marked(x=pa.array([0], pa.timestamp("us")))
     assert marked(x=pa.array(["12345678"]))
     assert not marked(x=pa.array(["1234567"]), n=pa.array([1]), m=pa.array([Decimal(1)], pa.decimal128(15, 2)))
     assert not marked(x=pa.array([None], pa.float64()))

@@ -48,7 +48,8 @@ TABLE: tuple[Claim, ...] = (
         "They bound the values that are not NaN; any row may be NaN, which is the greatest value. A minimum of NaN is "
         "unknown.",
         "deltalake 1.6.6 leaves NaN out of both bounds, and has none where a value is infinite. delta-spark 3.2.1 to "
-        "4.4.0 has a maximum of NaN; -0.0 and 0.0, which are equal, may stand for each other.",
+        "4.4.0 has a maximum of NaN. Delta Kernel 4.0.1 has no bounds where a value is NaN. -0.0 and 0.0, which are "
+        "equal, may stand for each other.",
     ),
     Claim(
         "stats bounds of decimals of at most 15 digits",
@@ -65,27 +66,22 @@ TABLE: tuple[Claim, ...] = (
         "one of -2^63 or 2^63-1, which stand for all numbers beyond them.",
         "deltalake 1.6.6: at most 2.2 steps in 2,305 random decimals of 38 digits and every scale; it moves a rounded "
         "bound by one more step where it would have too many digits, and saturates whole numbers to 64 bits. "
-        "delta-spark 3.2.1 to 4.4.0 is exact.",
+        "delta-spark 3.2.1 to 4.4.0 and Delta Kernel 4.0.1 are exact.",
     ),
     Claim(
-        "stats bounds of timestamp",
+        "stats bounds of timestamp and timestamp_ntz",
         OURS,
         "The maximum holds to the end of its millisecond.",
         "Maxima are rounded up, minima down, to milliseconds.",
     ),
     Claim(
-        "stats bounds of timestamp",
+        "stats bounds of timestamp and timestamp_ntz",
         OTHERS,
         "The maximum holds to the end of its millisecond; then a minute on each side, in structs of checkpoints too.",
         "delta-spark 3.2.1 and 3.3.2 cut an offset of +00:53:28 to +00:53, 4.0.1 and later do not; which zone a struct "
-        "was made from is not known. All cut both bounds to milliseconds. delta-rs 0.11 (issue_1374) has a minimum "
-        "that is 3.7 ms above the least value.",
-    ),
-    Claim(
-        "stats bounds of timestamp_ntz",
-        OTHERS,
-        "The maximum holds to the end of its millisecond.",
-        "All cut both bounds to milliseconds; deltalake 1.6.6 has a space before the time of day.",
+        "was made from is not known. All cut both bounds to milliseconds. Delta Kernel 4.0.1 makes times before 1970 "
+        "a second late. delta-rs 0.11 (issue_1374) has a minimum that is 3.7 ms above the least value. Local times end "
+        "in Z in Kernel; deltalake 1.6.6 has a space before the time of day.",
     ),
     Claim(
         "stats bounds of string",
@@ -100,8 +96,8 @@ TABLE: tuple[Claim, ...] = (
         "up to 32 of the greatest character. U+FFFD at its end stands for any character; after U+10FFFF the "
         "maximum is unknown.",
         "delta-spark 3.2.1 cuts after 32 UTF-16 units and appends U+FFFD, which is below emoji and U+10FFFF; 3.3.2 to "
-        "4.4.0 appends U+007F or U+10FFFF. deltalake 1.6.6 cuts after 64 bytes and raises the last character. The "
-        "protocol lets both bounds be cut at a fixed length.",
+        "4.4.0 appends U+007F or U+10FFFF. Delta Kernel 4.0.1 keeps whole strings. deltalake 1.6.6 cuts after 64 bytes "
+        "and raises the last character. The protocol lets both bounds be cut at a fixed length.",
     ),
     Claim(
         "stats.numRecords and stats.nullCount",
@@ -109,7 +105,8 @@ TABLE: tuple[Claim, ...] = (
         "A count of nulls says that there is none (0) or nothing else (numRecords). A negative count, more nulls than "
         "rows, and a column of nulls that has bounds say nothing. A field of a struct that may be null may have nulls "
         "that are not counted.",
-        "deltalake 1.6.6 and delta-spark 3.2.1 to 4.4.0 count rightly; deltalake counts no nulls of binary columns.",
+        "deltalake 1.6.6, delta-spark 3.2.1 to 4.4.0 and Delta Kernel 4.0.1 count rightly, where they count: deltalake "
+        "leaves out binary columns, Kernel floats with NaN.",
     ),
     Claim(
         "stats of a file that another engine adds again",
@@ -138,8 +135,10 @@ steps. The roundings that were measured take up to 2.2.
 MILLISECOND = 1_000
 """Times are cut to milliseconds in statistics; in microseconds."""
 
-ZONE_MARGIN = 60_000_000
-"""The margin of a timestamp: offsets of time zones are cut to minutes; in microseconds."""
+TIME_MARGIN = 60_000_000
+"""The margin of a time: offsets of time zones are cut to minutes, times before 1970 are a second late; in
+microseconds.
+"""
 
 CUT_LENGTH = 8
 """The fewest characters to which strings are cut in statistics."""
@@ -156,6 +155,9 @@ TEXT_MARGIN = LAST_CHARACTER * 32
 _LAST_TIME = 2**63 - 1
 
 
+_CLAIMED = frozenset({"float", "double", "timestamp", "timestamp_ntz"})
+
+
 def needs_mark(type_name: str | None, precision: int, low: str | None, high: str | None) -> bool:
     """True if the bounds of a column would have a margin without :data:`EXACT_BOUNDS`.
 
@@ -167,7 +169,9 @@ def needs_mark(type_name: str | None, precision: int, low: str | None, high: str
     """
     if type_name == "string":
         return high is not None and len(high) >= CUT_LENGTH + len('""')
-    claimed = type_name in ("float", "double", "timestamp") or (type_name == "decimal" and precision > DOUBLE_DIGITS)
+    claimed = type_name in ("float", "double", "timestamp", "timestamp_ntz") or (
+        type_name == "decimal" and precision > DOUBLE_DIGITS
+    )
     return claimed and not (low is None and high is None)
 
 
@@ -225,16 +229,16 @@ def time_low(micros: int, *, exact: bool) -> int:
 
     Args:
         micros: the minimum.
-        exact: whether it has no margin: it is marked, or has no time zone.
+        exact: whether the statistics are marked.
     """
-    return micros if exact else max(micros - ZONE_MARGIN, -_LAST_TIME - 1)
+    return micros if exact else max(micros - TIME_MARGIN, -_LAST_TIME - 1)
 
 
 def time_high(micros: int, *, exact: bool) -> int:
     """The upper bound that follows from the maximum of a time; see :func:`time_low`."""
     if micros % MILLISECOND == 0:
         micros = micros + MILLISECOND - 1 if micros <= _LAST_TIME - MILLISECOND else micros
-    return micros if exact else min(micros + ZONE_MARGIN, _LAST_TIME)
+    return micros if exact else min(micros + TIME_MARGIN, _LAST_TIME)
 
 
 def text_high(text: str, *, exact: bool) -> str | None:

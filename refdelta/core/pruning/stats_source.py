@@ -57,7 +57,7 @@ class StatsSource(msgspec.Struct, frozen=True):
     def claimed(self) -> bool:
         """Whether a bound of another writer has a margin: see :mod:`refdelta.core.log.claims`."""
         wide = isinstance(self.type, DecimalType) and self.type.precision > DOUBLE_DIGITS
-        return self.bounded and (wide or self.type in FRACTIONAL or self.type in (STRING, TIMESTAMP))
+        return self.bounded and (wide or self.type in FRACTIONAL or self.type in (STRING, TIMESTAMP, TIMESTAMP_NTZ))
 
     def upper(self, high: Any, *, exact: bool) -> Any:
         """The upper bound that follows from a maximum; ``exact`` as in :func:`lower`."""
@@ -66,7 +66,7 @@ class StatsSource(msgspec.Struct, frozen=True):
         if isinstance(self.type, DecimalType) and not exact:
             return _moved(decimal_high, high, self.type)
         if self.type in (TIMESTAMP, TIMESTAMP_NTZ):
-            return time_high(high, exact=exact or self.type == TIMESTAMP_NTZ)
+            return time_high(high, exact=exact)
         if self.type != STRING:
             return high
         text = text_high(high, exact=exact)
@@ -83,7 +83,7 @@ class StatsSource(msgspec.Struct, frozen=True):
             return low
         if isinstance(self.type, DecimalType):
             return _moved(decimal_low, low, self.type)
-        if self.type == TIMESTAMP:
+        if self.type in (TIMESTAMP, TIMESTAMP_NTZ):
             return time_low(low, exact=False)
         return None if low != low else low  # noqa: PLR0124 - NaN
 

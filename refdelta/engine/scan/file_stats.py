@@ -20,7 +20,7 @@ from refdelta.core.log.claims import (
     MILLISECOND,
     REPLACED,
     TEXT_MARGIN,
-    ZONE_MARGIN,
+    TIME_MARGIN,
 )
 from refdelta.core.pruning.stats_source import StatsSource
 from refdelta.core.table.types import (
@@ -123,7 +123,7 @@ def _bounds(
         if item.char is not None:
             high = padded_uppers(high, item.char)
     elif item.type in (TIMESTAMP, TIMESTAMP_NTZ):
-        low, high = _time_bounds(low, high, exact if item.type == TIMESTAMP else None)
+        low, high = _time_bounds(low, high, exact)
     elif exact is not None and isinstance(item.type, DecimalType) and item.claimed:
         low, high = (pc.if_else(exact, side, decimal_margins(side, up=up)) for side, up in ((low, False), (high, True)))
     elif exact is not None and item.type in FRACTIONAL:
@@ -171,9 +171,9 @@ def _time_bounds(low: pa.Array, high: pa.Array, exact: pa.BooleanArray | None) -
     room = pc.less_equal(high, last - MILLISECOND)
     high = pc.add(high, pc.if_else(pc.and_(cut, room), MILLISECOND - 1, 0))
     if exact is not None:
-        margin = pc.if_else(exact, pa.scalar(0, pa.int64()), ZONE_MARGIN)
-        low = pc.subtract(pc.max_element_wise(low, first + ZONE_MARGIN, skip_nulls=False), margin)
-        high = pc.add(pc.min_element_wise(high, last - ZONE_MARGIN, skip_nulls=False), margin)
+        margin = pc.if_else(exact, pa.scalar(0, pa.int64()), TIME_MARGIN)
+        low = pc.subtract(pc.max_element_wise(low, first + TIME_MARGIN, skip_nulls=False), margin)
+        high = pc.add(pc.min_element_wise(high, last - TIME_MARGIN, skip_nulls=False), margin)
     return low.cast(kind), high.cast(kind)
 
 

@@ -87,7 +87,7 @@ def without_nan(patch):
 
 def without_minutes(patch):
     for module in (claims, file_stats):
-        patch.setattr(module, "ZONE_MARGIN", 0)
+        patch.setattr(module, "TIME_MARGIN", 0)
 
 
 def without_cuts(patch):
@@ -120,6 +120,7 @@ def without_row_counts(patch):
         (claimed.NAN, without_nan),
         (claimed.OFFSETS, without_minutes),
         (claimed.LATE, without_minutes),
+        (claimed.SECONDS, without_minutes),
         (claimed.CUT, without_cuts),
         (claimed.REPLACED, without_replacements),
         (claimed.COUNTS, without_null_counts),
