@@ -113,7 +113,7 @@ TABLE: tuple[Claim, ...] = (
         OTHERS,
         "Those of this engine without the mark are those of another writer.",
         "delta-spark 3.2.1 to 4.4.0 writes the statistics of a file anew where it adds a deletion vector, in the time "
-        "zone of its session and without the mark. From a checkpoint with structs only it keeps part of the bounds.",
+        "zone of its session and without the mark, also from a checkpoint with structs only.",
     ),
 )
 """The table: a row for each field and writer."""

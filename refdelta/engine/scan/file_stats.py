@@ -102,7 +102,10 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
     exact = pc.fill_null(marks, False) if pa.types.is_boolean(marks.type) else None
     if exact is not None and pc.all(exact, min_count=0).as_py():
         exact = None
-    bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3], rows, exact) for i, path in enumerate(wanted)}
+    bounds = {}
+    for i, path in enumerate(wanted):
+        low, high, nulls = columns[3 * i : 3 * i + 3]
+        bounds[path] = _bounds(wanted[path], low, high, nulls, rows, exact)
     return FileStatsView(rows, bounds, exact)
 
 

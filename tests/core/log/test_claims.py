@@ -158,3 +158,8 @@ def test_counts_that_contradict_say_nothing(nulls, rows, bounded, found):
 )
 def test_a_maximum_of_strings_may_be_cut(text, exact, found):
     assert claims.text_high(text, exact=exact) == found
+
+
+def test_the_conclusions_hold_for_what_deltalake_writes_today(tmp_path):
+    measure.source(tmp_path)
+    check([measure.of_deltalake(tmp_path)] * 2)
