@@ -17,8 +17,8 @@ def test_the_document_is_up_to_date():
     assert claims_table.document(text) == text, "run make claims"
 
 
-def test_a_claim_has_a_conclusion_and_a_measurement_and_stands_once():
-    assert all(row.field and row.writer and row.concluded.endswith(".") and row.measured for row in TABLE)
+def test_a_claim_has_a_conclusion_and_stands_once():
+    assert all(row.field and row.writer and row.concluded.endswith(".") for row in TABLE)
     assert len({(row.field, row.writer) for row in TABLE}) == len(TABLE)
 
 
