@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs clients wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,6 +163,9 @@ commit-protocol: setup  ## the tables and the diagram of docs/commit-protocol.md
 
 features: setup  ## the table of features, spec_notes/features.md, from the registry and tests/features.toml
 	$(BIN)/python tests/packaging/features_table.py
+
+claims: setup  ## the table of spec_notes/other_writers.md: the conclusions from fields of other writers' commits
+	$(BIN)/python tests/packaging/claims_table.py
 
 fuzz: setup  ## a million changed logs, checkpoints, vectors, data files, schemas and predicates (some minutes; FUZZ=--seed 7 for more)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run --inputs 1000000 $(FUZZ)

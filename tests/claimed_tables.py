@@ -11,6 +11,7 @@ import json
 import math
 import random
 import struct
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any, Self
 
@@ -20,10 +21,13 @@ DOUBLES = "decimals through a double"
 NAN = "NaN left out"
 OFFSETS = "zone offsets cut to minutes"
 LATE = "a minimum of timestamps a few milliseconds late"
+SECONDS = "times before 1970 a second late"
 CUT = "strings cut"
+REPLACED = "strings cut, with U+FFFD"
+SATURATED = "whole decimals beyond 64 bits saturated"
 COUNTS = "counts that contradict the bounds"
 NEGATIVE = "negative counts"
-ROUNDINGS = (DOUBLES, NAN, OFFSETS, LATE, CUT, COUNTS, NEGATIVE)
+ROUNDINGS = (DOUBLES, NAN, OFFSETS, LATE, SECONDS, CUT, REPLACED, SATURATED, COUNTS, NEGATIVE)
 
 SCHEMA = pa.schema(
     [
@@ -34,6 +38,7 @@ SCHEMA = pa.schema(
         ("c", pa.decimal128(18, 2)),
         ("e", pa.decimal128(5, 2)),
         ("at", pa.timestamp("us", "UTC")),
+        ("w", pa.timestamp("us")),
         ("s", pa.string()),
         ("st", pa.struct([("d", pa.float64()), ("m", pa.decimal128(38, 0))])),
     ]
@@ -46,11 +51,27 @@ KINDS = {
     "c": pa.decimal128(18, 2),
     "e": pa.decimal128(5, 2),
     "at": pa.timestamp("us", "UTC"),
+    "w": pa.timestamp("us"),
     "s": pa.string(),
     "st.d": pa.float64(),
     "st.m": pa.decimal128(38, 0),
 }
-TEXTS = ["", "a", "zz" * 20, "b" * 31, "b" * 32, "b" * 33, "\U0010ffff" * 40]
+TEXTS = ["", "a", *("zz" * 20, "b" * 31, "b" * 32, "b" * 33), *("\U0010ffff" * 40, "b" + "\U0001f680" * 40)]
+DECIMALS, FLOATS = ("m", "c", "st.m"), ("f", "d", "st.d")
+TOUCHED = {
+    DOUBLES: DECIMALS,
+    NAN: FLOATS,
+    OFFSETS: ("at",),
+    LATE: ("at", "w"),
+    SECONDS: ("at", "w"),
+    CUT: ("s",),
+    REPLACED: ("s",),
+    SATURATED: ("st.m",),
+    COUNTS: tuple(KINDS),
+    NEGATIVE: tuple(KINDS),
+}
+"""The columns whose statistics a rounding changes."""
+
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Row = dict[str, Any]
 
@@ -73,7 +94,17 @@ def value_of(kind: pa.DataType, draw: random.Random) -> Any:
         return day * 1_000_000 + draw.choice([0, 10_301, 14_302, 999, -1, draw.randrange(90_000_000)])
     if kind == pa.string():
         return draw.choice(
-            ["", "a", "zz" * 20, "b" * 31, "b" * 32, "b" * 33, "b" * 40 + draw.choice("ab"), "\U0010ffff" * 40]
+            [
+                "",
+                "a",
+                "zz" * 20,
+                "b" * 31,
+                "b" * 32,
+                "b" * 33,
+                "b" * 40 + draw.choice("ab"),
+                "\U0010ffff" * 40,
+                "b" + "\U0001f680" * 40,
+            ]
         )
     return draw.randint(-3, 3)
 
@@ -154,26 +185,36 @@ def _put(tree: dict[str, Any], name: str, value: Any) -> None:
 def bound_of(value: Any, kind: pa.DataType, roundings: frozenset[str], draw: random.Random, *, upper: bool) -> Any:
     """A bound in the JSON of statistics."""
     if pa.types.is_decimal(kind):
+        if kind.scale == 0 and SATURATED in roundings:
+            return max(-(2**63), min(2**63 - 1, value))
         # As deltalake: the integer becomes a double, which is divided by a power of ten.
         return float(value) / 10.0**kind.scale if DOUBLES in roundings else Number(decimal_of(value, kind))
     if pa.types.is_floating(kind):
         text = {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN" if math.isnan(value) else None)
         return value if text is None else text
     if pa.types.is_timestamp(kind):
-        return _time(value, roundings, draw, upper=upper)
-    if kind == pa.string() and CUT in roundings:
+        return _time(value, roundings, draw, zone=kind.tz is not None, upper=upper)
+    if kind == pa.string() and REPLACED in roundings and upper:
+        # As older delta-spark: 32 UTF-16 units, where half of a character becomes "?".
+        units = value.encode("utf-16-le")
+        return (
+            value if len(units) <= 64 else units[:64].decode("utf-16-le", "replace").replace("\ufffd", "?") + "\ufffd"
+        )
+    if kind == pa.string() and (CUT in roundings or REPLACED in roundings):
         return value[:32]
     return value if kind != pa.string() or len(value) <= 32 or not upper else None
 
 
-def _time(value: int, roundings: frozenset[str], draw: random.Random, *, upper: bool) -> str:
+def _time(value: int, roundings: frozenset[str], draw: random.Random, *, zone: bool, upper: bool) -> str:
     if LATE in roundings and not upper:
         value += draw.choice([0, 3_700])
     value = value // 1000 * 1000
-    offset = draw.choice([0, 4_332]) if OFFSETS in roundings else 0  # 01:12:12, Stockholm's until 1879
+    if SECONDS in roundings and value < 0 and value % 1_000_000:
+        value += 1_000_000
+    offset = draw.choice([0, 4_332]) if OFFSETS in roundings and zone else 0  # 01:12:12, Stockholm's until 1879
     local = EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=value + offset * 1_000_000)
-    zone = "Z" if not offset else f"+{offset // 3600:02}:{offset // 60 % 60:02}"
-    return local.isoformat(timespec="milliseconds") + zone
+    suffix = "" if not zone else "Z" if not offset else f"+{offset // 3600:02}:{offset // 60 % 60:02}"
+    return local.isoformat(timespec="milliseconds") + suffix
 
 
 class Number(float):
@@ -212,13 +253,15 @@ def literal(value: Any, kind: pa.DataType) -> str:
         text = "NaN" if math.isnan(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, value)
         return f"{name}('{text}')"
     if pa.types.is_timestamp(kind):
-        return f"timestamp'{(EPOCH + dt.timedelta(microseconds=value)).isoformat()}'"
+        name = "timestamp_ntz" if kind.tz is None else "timestamp"
+        start = EPOCH.replace(tzinfo=None) if kind.tz is None else EPOCH
+        return f"{name}'{(start + dt.timedelta(microseconds=value)).isoformat()}'"
     return f"'{value}'" if kind == pa.string() else str(value)
 
 
-def atom(rows: list[Row], draw: random.Random) -> str:
-    """A condition on one column, near to the values of the rows."""
-    name = draw.choice(list(KINDS))
+def atom(rows: list[Row], draw: random.Random, names: Sequence[str] = tuple(KINDS)) -> str:
+    """A condition on one of some columns, near to the values of the rows."""
+    name = draw.choice(names)
     kind = KINDS[name]
     present = [row[name] for row in rows if row[name] is not None] or [value_of(kind, draw)]
 
@@ -242,9 +285,9 @@ def atom(rows: list[Row], draw: random.Random) -> str:
     return f"{name} {draw.choice(['=', '<>', '<', '<=', '>', '>=', '<=>'])} {constant()}"
 
 
-def predicate(rows: list[Row], draw: random.Random) -> str:
+def predicate(rows: list[Row], draw: random.Random, names: Sequence[str] = tuple(KINDS)) -> str:
     """One to three conditions."""
-    found = atom(rows, draw)
+    found = atom(rows, draw, names)
     for _ in range(draw.choice([0, 0, 1, 2])):
-        found = f"({found}) {draw.choice(['and', 'or'])} ({atom(rows, draw)})"
+        found = f"({found}) {draw.choice(['and', 'or'])} ({atom(rows, draw, names)})"
     return f"not ({found})" if draw.random() < 0.2 else found

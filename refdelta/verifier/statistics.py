@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.log.claims import CUT_LENGTH
 from refdelta.core.pruning.stats import lookup, statistic
 from refdelta.core.table.char_varchar import char_length
 from refdelta.core.table.types import (
@@ -166,11 +167,7 @@ def _rounded(kind: DataType, bound: Any, value: Any) -> bool:
     if kind in FRACTIONAL:
         return bool(np.float32(bound) == np.float32(value))
     # PROTOCOL.md lets strings be "cut off at a fixed prefix length".
-    return kind == STRING and len(bound) >= _SHORTEST and bool(value.startswith(bound))
-
-
-_SHORTEST = 8
-"""The least length to which engines truncate strings."""
+    return kind == STRING and len(bound) >= CUT_LENGTH and bool(value.startswith(bound))
 
 
 def _reached(kind: DataType, bound: Any, value: Any) -> bool:
@@ -181,7 +178,7 @@ def _reached(kind: DataType, bound: Any, value: Any) -> bool:
     if kind in FRACTIONAL:
         return bool(np.float32(bound) == np.float32(value))
     # A truncated string, perhaps with a character appended, or with its last character raised.
-    return kind == STRING and len(bound) >= _SHORTEST and bool(value.startswith(bound[:-1]))
+    return kind == STRING and len(bound) >= CUT_LENGTH and bool(value.startswith(bound[:-1]))
 
 
 def _name(leaf: ColumnSummary) -> str:

@@ -272,7 +272,7 @@ def retention_ms(info: Mapping[str, Any]) -> int | None:
 
 def _live_rows(file: Add | Remove) -> int | None:
     """The number of its live rows; None if its statistics do not have it."""
-    rows = claims.row_count(num_records(file))
+    rows = num_records(file)
     return None if rows is None else rows - (file.deletion_vector.cardinality if file.deletion_vector else 0)
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from refdelta.core.log.claims import row_count
+
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, Remove
 
@@ -76,6 +78,6 @@ _NULL = msgspec.Raw(b"null")
 
 
 def num_records(add: Add | Remove) -> int | None:
-    """The number of rows of a file, hidden ones included, from its statistics; None if they lack it."""
+    """The number of rows of a file, hidden ones included, from its statistics; None if they do not say it."""
     found = parse_stats(add.stats)
-    return None if found is None else found.num_records
+    return None if found is None else row_count(found.num_records)

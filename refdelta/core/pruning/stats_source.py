@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
@@ -56,20 +57,20 @@ class StatsSource(msgspec.Struct, frozen=True):
     def claimed(self) -> bool:
         """Whether a bound of another writer has a margin: see :mod:`refdelta.core.log.claims`."""
         wide = isinstance(self.type, DecimalType) and self.type.precision > DOUBLE_DIGITS
-        return self.bounded and (wide or self.type in FRACTIONAL or self.type in (STRING, TIMESTAMP))
+        return self.bounded and (wide or self.type in FRACTIONAL or self.type in (STRING, TIMESTAMP, TIMESTAMP_NTZ))
 
     def upper(self, high: Any, *, exact: bool) -> Any:
         """The upper bound that follows from a maximum; ``exact`` as in :func:`lower`."""
         if high is None:
             return None
         if isinstance(self.type, DecimalType) and not exact:
-            return _scaled(decimal_high(_unscaled(high, self.type), self.type.precision), self.type)
+            return _moved(decimal_high, high, self.type)
         if self.type in (TIMESTAMP, TIMESTAMP_NTZ):
-            return time_high(high, exact=exact or self.type == TIMESTAMP_NTZ)
+            return time_high(high, exact=exact)
         if self.type != STRING:
             return high
         text = text_high(high, exact=exact)
-        return text if self.char is None else padded_upper(text, self.char)
+        return text if self.char is None or text is None else padded_upper(text, self.char)
 
     def lower(self, low: Any, *, exact: bool) -> Any:
         """The lower bound that follows from a minimum.
@@ -81,8 +82,8 @@ class StatsSource(msgspec.Struct, frozen=True):
         if low is None or exact:
             return low
         if isinstance(self.type, DecimalType):
-            return _scaled(decimal_low(_unscaled(low, self.type), self.type.precision), self.type)
-        if self.type == TIMESTAMP:
+            return _moved(decimal_low, low, self.type)
+        if self.type in (TIMESTAMP, TIMESTAMP_NTZ):
             return time_low(low, exact=False)
         return None if low != low else low  # noqa: PLR0124 - NaN
 
@@ -107,9 +108,6 @@ class StatsSource(msgspec.Struct, frozen=True):
 _EXACT = Context(prec=80)
 
 
-def _unscaled(value: Decimal, kind: DecimalType) -> int:
-    return int(value.scaleb(kind.scale, _EXACT))
-
-
-def _scaled(unscaled: int, kind: DecimalType) -> Decimal:
-    return Decimal(unscaled).scaleb(-kind.scale, _EXACT)
+def _moved(function: Callable[[int, int, int], int | None], bound: Decimal, kind: DecimalType) -> Decimal | None:
+    found = function(int(bound.scaleb(kind.scale, _EXACT)), kind.precision, kind.scale)
+    return None if found is None else Decimal(found).scaleb(-kind.scale, _EXACT)

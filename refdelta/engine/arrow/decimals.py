@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.log.claims import DECIMAL_SHIFT
+from refdelta.core.log.claims import DECIMAL_SHIFT, SATURATED
 
 if TYPE_CHECKING:
     Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -40,15 +40,22 @@ def decimal_margins(bounds: pa.Array, *, up: bool) -> pa.Array:
     if not up:
         margin = _plus(~margin[0], ~margin[1], np.uint64(1), np.uint64(0))
     found = _plus(low, high, *margin)
+    saturated = None
+    for number in SATURATED:
+        unscaled = number * 10**bounds.type.scale
+        if -(2 ** (2 * _WIDTH - 1)) <= unscaled < 2 ** (2 * _WIDTH - 1):
+            equal = (low == np.uint64(unscaled & _ONES)) & (high == np.uint64(unscaled >> _WIDTH & _ONES))
+            saturated = equal if saturated is None else saturated | equal
     limit = 10**bounds.type.precision - 1
     found = _clamped(*found, limit if up else -limit, up=up)
     data = np.empty(2 * len(bounds), np.uint64)
     data[0::2], data[1::2] = found
     moved = pa.Array.from_buffers(bounds.type, len(bounds), [None, pa.py_buffer(data)])
-    return pc.if_else(bounds.is_valid(), moved, pa.scalar(None, bounds.type))
+    known = bounds.is_valid() if saturated is None else pc.and_(bounds.is_valid(), pa.array(~saturated))
+    return pc.if_else(known, moved, pa.scalar(None, bounds.type))
 
 
-def _plus(low: Words, high: Words, other_low: Any, other_high: Any) -> tuple[Words, Words]:
+def _plus(low: Any, high: Any, other_low: Any, other_high: Any) -> tuple[Words, Words]:
     """The sum of numbers of 128 bits, each in two words."""
     total = low + other_low
     return total, high + other_high + (total < low)

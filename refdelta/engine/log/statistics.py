@@ -97,8 +97,11 @@ class _JsonReader:
             return [pa.concat_arrays(pair) for pair in halves]
 
     def _fast(self, texts: pa.Array) -> list[pa.Array]:
-        # A line break between tokens would end the line; inside strings line breaks are illegal.
-        texts = pc.replace_substring_regex(pc.fill_null(texts, "null"), "[\r\n]", " ")
+        texts = pc.fill_null(texts, "null")
+        content = text_of(texts)
+        if b"\n" in content or b"\r" in content:
+            # A line break between tokens would end the line; inside strings line breaks are illegal.
+            texts = pc.replace_substring_regex(texts, "[\r\n]", " ")
         numbers = pa.array(range(len(texts)), pa.int64())
         # Inside a list, a truncated string cannot be completed by the next line, nor continue after its end.
         lines = pc.binary_join_element_wise('{"i":', numbers.cast(pa.string()), ',"s":[', texts, "]}\n", "")

@@ -20,7 +20,7 @@ from refdelta.core.log.claims import (
     MILLISECOND,
     REPLACED,
     TEXT_MARGIN,
-    ZONE_MARGIN,
+    TIME_MARGIN,
 )
 from refdelta.core.pruning.stats_source import StatsSource
 from refdelta.core.table.types import (
@@ -69,7 +69,8 @@ class FileStatsView:
     Attributes:
         rows: the number of rows in each file, deleted ones included; null is unknown.
         bounds: by the column's logical path.
-        exact: for each file, whether its statistics have the mark of this engine, where a column needs that; else None.
+        exact: for each file, whether its statistics have the mark of this engine; None if all have it, or no column
+            needs it.
     """
 
     rows: pa.Array
@@ -94,13 +95,17 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
     if "stats_parsed" in files.column_names and pa.types.is_struct(files.schema.field("stats_parsed").type):
         parsed = one_array(files["stats_parsed"])
         if known is not None:
-            # The mark of a text says nothing about the struct, so each file has its statistics from one of the two.
+            # The mark of the JSON says nothing about the struct, so each file has its statistics from one of the two.
             parsed = pc.if_else(known, pa.scalar(None, parsed.type), parsed)
         found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
-    rows, marks, columns = found[0], found[1], found[2:]
-    rows = pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, rows.type))
+    rows, marks, columns = _row_counts(found[0]), found[1], found[2:]
     exact = pc.fill_null(marks, False) if pa.types.is_boolean(marks.type) else None
-    bounds = {path: _bounds(wanted[path], *columns[3 * i : 3 * i + 3], rows, exact) for i, path in enumerate(wanted)}
+    if exact is not None and pc.all(exact, min_count=0).as_py():
+        exact = None
+    bounds = {}
+    for i, path in enumerate(wanted):
+        low, high, nulls = columns[3 * i : 3 * i + 3]
+        bounds[path] = _bounds(wanted[path], low, high, nulls, rows, exact)
     return FileStatsView(rows, bounds, exact)
 
 
@@ -121,7 +126,7 @@ def _bounds(
         if item.char is not None:
             high = padded_uppers(high, item.char)
     elif item.type in (TIMESTAMP, TIMESTAMP_NTZ):
-        low, high = _time_bounds(low, high, exact if item.type == TIMESTAMP else None)
+        low, high = _time_bounds(low, high, exact)
     elif exact is not None and isinstance(item.type, DecimalType) and item.claimed:
         low, high = (pc.if_else(exact, side, decimal_margins(side, up=up)) for side, up in ((low, False), (high, True)))
     elif exact is not None and item.type in FRACTIONAL:
@@ -133,6 +138,11 @@ def _bounds(
     return Bounds(low, high, nulls, item.nested)
 
 
+def _row_counts(rows: pa.Array) -> pa.Array:
+    """The twin of :func:`refdelta.core.log.claims.row_count`."""
+    return pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, rows.type))
+
+
 def _null_counts(nulls: pa.Array, rows: pa.Array, bounded: pa.Array) -> pa.Array:
     """The twin of :func:`refdelta.core.log.claims.null_count`."""
     most = pc.subtract(rows, bounded.cast(pa.int64()))
@@ -142,15 +152,18 @@ def _null_counts(nulls: pa.Array, rows: pa.Array, bounded: pa.Array) -> pa.Array
 
 def _text_highs(high: pa.Array, exact: pa.BooleanArray | None) -> pa.Array:
     """The twin of :func:`refdelta.core.log.claims.text_high`."""
-    replaced = pc.ends_with(high, REPLACED)
-    wide = replaced
-    if exact is not None:
-        longer = pc.binary_join_element_wise(high, TEXT_MARGIN, "")
-        short = pc.less(pc.utf8_length(high), CUT_LENGTH)
-        high = pc.if_else(pc.or_(pc.or_(exact, short), replaced), high, longer)
-    if pc.any(wide).as_py():
-        high = pc.replace_substring_regex(high, f"\\??{REPLACED}$", LAST_CHARACTER)
-    return high
+    cut = pc.ends_with(high, REPLACED)
+    any_cut = pc.any(cut).as_py()
+    body = pc.replace_substring_regex(high, f"\\??{REPLACED}$", "") if any_cut else high
+    if any_cut:
+        high = pc.if_else(cut, pc.binary_join_element_wise(body, LAST_CHARACTER, ""), high)
+    if exact is None:
+        return high
+    plain = pc.and_(pc.invert(cut), pc.less(pc.utf8_length(high), CUT_LENGTH))
+    longer = pc.binary_join_element_wise(body, TEXT_MARGIN, "")
+    if any_cut:
+        longer = pc.if_else(pc.and_(cut, pc.ends_with(body, LAST_CHARACTER)), pa.scalar(None, longer.type), longer)
+    return pc.if_else(pc.or_(exact, plain), high, longer)
 
 
 def _time_bounds(low: pa.Array, high: pa.Array, exact: pa.BooleanArray | None) -> tuple[pa.Array, pa.Array]:
@@ -161,9 +174,9 @@ def _time_bounds(low: pa.Array, high: pa.Array, exact: pa.BooleanArray | None) -
     room = pc.less_equal(high, last - MILLISECOND)
     high = pc.add(high, pc.if_else(pc.and_(cut, room), MILLISECOND - 1, 0))
     if exact is not None:
-        margin = pc.if_else(exact, pa.scalar(0, pa.int64()), ZONE_MARGIN)
-        low = pc.subtract(pc.max_element_wise(low, first + ZONE_MARGIN, skip_nulls=False), margin)
-        high = pc.add(pc.min_element_wise(high, last - ZONE_MARGIN, skip_nulls=False), margin)
+        margin = pc.if_else(exact, pa.scalar(0, pa.int64()), TIME_MARGIN)
+        low = pc.subtract(pc.max_element_wise(low, first + TIME_MARGIN, skip_nulls=False), margin)
+        high = pc.add(pc.min_element_wise(high, last - TIME_MARGIN, skip_nulls=False), margin)
     return low.cast(kind), high.cast(kind)
 
 
