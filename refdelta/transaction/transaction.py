@@ -244,15 +244,16 @@ class Transaction:
             self._reads = dataclasses.replace(self._reads, domains=self._reads.domains | {*names})
 
     def rest_on_files(self, since_ms: int) -> None:
-        """Record that the transaction adds files that it did not write itself, and that VACUUM may delete.
+        """Record that the transaction adds files that it did not write just now, and that VACUUM may delete.
+
+        To be recorded before the files are looked up, so that a VACUUM that begins afterwards is a conflict. One that
+        is in progress at the snapshot is looked for at the commit.
 
         Args:
-            since_ms: the earliest time at which one of them may have become unreferenced, in milliseconds since 1970.
+            since_ms: the earliest time at which one of them may have become unreferenced, in milliseconds since 1970:
+                it was removed, or written if no version has named it.
         """
-        known = self._reads.unowned_since
-        self._reads = dataclasses.replace(
-            self._reads, unowned_since=since_ms if known is None else min(known, since_ms)
-        )
+        self._reads = self._reads.resting_on(since_ms)
 
     def read_files(self, files: Iterable[Add]) -> None:
         """Record that rows of these files were read, possibly all of their live rows. A file without a matching row
@@ -528,6 +529,10 @@ class Transaction:
 
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:
+            if self.snapshot is not None and self._reads.unowned_since is not None:
+                from refdelta.transaction.deleted_files import check_no_vacuum_in_progress
+
+                check_no_vacuum_in_progress(self.snapshot, self._reads.unowned_since)
             outcome = commit(
                 self.store,
                 self._prepared(described),
@@ -568,7 +573,7 @@ class Transaction:
             self.snapshot,
             self._actions,
             self._applications,
-            reads=self.reads,
+            reads=self._with_own_files(self.reads),
             changes=RowChanges(
                 deletes=tuple(self._row_deletes.values()),
                 groups=tuple(self._groups),
@@ -583,6 +588,19 @@ class Transaction:
             txn_id=self.txn_id,
             group_metrics=self._metrics_of,
         )
+
+    def _with_own_files(self, reads: ReadSet) -> ReadSet:
+        """These reads, and those of the files that the transaction wrote: VACUUM may delete them once they are older
+        than its retention.
+        """
+        if not self._written:
+            return reads
+        # The tasks of another program may have written them before the transaction began.
+        times = [one.modification_time for one in self._written if isinstance(one, Add)]
+        since_ms = min([self.started_ms, *times])
+        if len(times) < len(self._written):
+            reads = reads.resting_on(since_ms)  # any VACUUM takes files of the change data feed
+        return dataclasses.replace(reads, written_since=since_ms)
 
     @property
     def _has_changes(self) -> bool:

@@ -69,7 +69,7 @@ def reads_of(prepared):
     found = {"added rows", "removed rows", "moved rows"} if read.reads or read.files else set()
     found |= {"domains"} if read.domains or read.every_domain else set()
     found |= {"applications"} if read.app_ids else set()
-    return found | ({"deleted files"} if read.unowned_since is not None else set())
+    return found | ({"deleted files"} if (read.unowned_since, read.written_since) != (None, None) else set())
 
 
 def writes_of(prepared):
