@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
+import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from msgspec import structs
 from pyroaring import BitMap64
@@ -32,7 +33,7 @@ from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.scan.executor import checked as checked_executor
-from refdelta.errors import ConcurrentModificationError, InvalidArgumentError, TableNotFoundError
+from refdelta.errors import ConcurrentModificationError, InvalidArgumentError, NotCopyableError, TableNotFoundError
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import (
     CommitDescription,
@@ -45,6 +46,7 @@ from refdelta.transaction.commit_info import (
 from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, commit
 from refdelta.transaction.events import watching
 from refdelta.transaction.options import CommitOptions, check_options, checked
+from refdelta.transaction.ownership import OwnedFiles
 from refdelta.transaction.post_commit import after_commit, failed
 from refdelta.transaction.prepared_commit import prepare_commit
 from refdelta.transaction.results import CommitResult
@@ -76,7 +78,9 @@ _WORTH_A_REQUEST = 16 * 2**20
 class Transaction:
     """One snapshot, a read set, staged actions, one commit.
 
-    As a context manager it is aborted if the block ends without a commit.
+    As a context manager it is aborted if the block ends without a commit. If it has written files and is dropped
+    without an end, a ``ResourceWarning`` says where it began, and the files are removed. It cannot be copied or
+    pickled, and a forked child cannot end it.
 
     Args:
         store: the table's store.
@@ -123,7 +127,8 @@ class Transaction:
         self._row_deletes: dict[str, RowDelete] = {}
         self._groups: list[Group] = []
         self._group_metrics: GroupMetrics | None = None
-        self._written: list[Add | Cdc] = []
+        self._own = OwnedFiles(store)
+        self._dropped = weakref.finalize(self, self._own.dropped)
         self._applications = application_transactions(
             self.properties, options.get("app_id"), options.get("app_version"), self.started_ms
         )
@@ -137,6 +142,12 @@ class Transaction:
     ) -> None:
         if self._ended is None:
             self.abort()
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise NotCopyableError(
+            f"a transaction cannot be copied or pickled: two copies would own the same files of {self.store.uri}; "
+            "begin one in each process, or pass the table or its URI"
+        )
 
     # --- the snapshot ---
 
@@ -322,13 +333,14 @@ class Transaction:
 
         Its reads stay recorded, since the error may depend on the rows.
         """
-        actions, written, description = list(self._actions), list(self._written), self.description
+        own = self._own
+        actions, written, description = list(self._actions), list(own.files), self.description
         deletes, groups = dict(self._row_deletes), list(self._groups)
         try:
             yield
         except BaseException:
-            ours = self._written[len(written) :]
-            self._actions, self._written, self.description = actions, written, description
+            ours = own.files[len(written) :]
+            self._actions, own.files, self.description = actions, written, description
             self._row_deletes, self._groups = deletes, groups
             if ours:
                 abort_files(self.store, ours)
@@ -363,7 +375,7 @@ class Transaction:
 
     def own_files(self, files: Iterable[Add | Cdc]) -> None:
         """Register files that this transaction wrote. They are removed if the commit does not name them."""
-        self._written.extend(files)
+        self._own.files.extend(files)
 
     def delete_rows(self, add: Add, rows: BitMap64, base: BitMap64) -> None:
         """Stage the deletion of rows of a file by its deletion vector. They count as read.
@@ -429,7 +441,8 @@ class Transaction:
     # --- the end ---
 
     def abort(self) -> None:
-        """End the transaction without a commit. The files that it wrote are removed.
+        """End the transaction without a commit. The files that it wrote are removed. In a forked child it does nothing,
+        since the transaction is its parent's.
 
         Raises:
             InvalidArgumentError: the transaction has ended already.
@@ -440,8 +453,11 @@ class Transaction:
             txn.append(rows)
             txn.abort()
         """
+        if self._own.inherited:
+            return
         self._check_open("abort")
         self._ended = "aborted"
+        self._dropped.detach()
         self._discard()
 
     def commit(self) -> CommitResult:
@@ -456,10 +472,12 @@ class Transaction:
                 written are removed.
             CommitRetriesExhaustedError: the limit of attempts or of time was reached; the files are removed, too.
             CommitOutcomeUnknownError: it is not known whether the commit happened; the files stay.
-            InvalidArgumentError: the transaction has ended already.
+            InvalidArgumentError: the transaction has ended already, or this process is a forked child of the one in
+                which it began.
         """
         self._check_open("commit")
         self._ended = "ended by a commit that failed"
+        self._dropped.detach()
         described = self.description or CommitDescription("WRITE", {}, {}, {})
         if self.already_recorded:
             result = CommitResult(version=None)
@@ -549,10 +567,10 @@ class Transaction:
                 error.describe(self.row_matching.placed(error.conflict))
             raise
         except BaseException:
-            self._written = []  # the files stay: the log may name them, now or after a late request arrives
+            self._own.files = []  # the files stay: the log may name them, now or after a late request arrives
             raise
         abort_files(self.store, outcome.unused)
-        written, self._written, self.kept_groups = self._written, [], outcome.groups
+        written, self._own.files, self.kept_groups = self._own.files, [], outcome.groups
         if outcome.version is not None:
             self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
@@ -593,12 +611,13 @@ class Transaction:
         """These reads, and those of the files that the transaction wrote: VACUUM may delete them once they are older
         than its retention.
         """
-        if not self._written:
+        written = self._own.files
+        if not written:
             return reads
         # The tasks of another program may have written them before the transaction began.
-        times = [one.modification_time for one in self._written if isinstance(one, Add)]
+        times = [one.modification_time for one in written if isinstance(one, Add)]
         since_ms = min([self.started_ms, *times])
-        if len(times) < len(self._written):
+        if len(times) < len(written):
             reads = reads.resting_on(since_ms)  # any VACUUM takes files of the change data feed
         return dataclasses.replace(reads, written_since=since_ms)
 
@@ -645,12 +664,17 @@ class Transaction:
         return snapshot
 
     def _discard(self) -> None:
-        written, self._written = self._written, []
+        written, self._own.files = self._own.files, []
         self._actions, self._row_deletes, self._groups = [], {}, []
         if written:
             abort_files(self.store, written)
 
     def _check_open(self, verb: str) -> None:
+        if self._own.inherited:
+            raise InvalidArgumentError(
+                f"cannot {verb}: this transaction began in process {self._own.process}, of which this one is a fork; "
+                "begin a transaction here"
+            )
         if self._ended is not None:
             raise InvalidArgumentError(
                 f"cannot {verb}: this transaction was {self._ended} already; begin() starts another one"
