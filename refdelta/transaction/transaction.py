@@ -27,13 +27,19 @@ from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
 from refdelta.core.table.change_feed import is_fed
-from refdelta.core.table.properties import TableProperties
+from refdelta.core.table.properties import TableProperties, invalid_properties
 from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.scan.executor import checked as checked_executor
-from refdelta.errors import ConcurrentModificationError, InvalidArgumentError, NotCopyableError, TableNotFoundError
+from refdelta.errors import (
+    ConcurrentModificationError,
+    InvalidArgumentError,
+    InvalidLogError,
+    NotCopyableError,
+    TableNotFoundError,
+)
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import (
     CommitDescription,
@@ -89,6 +95,11 @@ class Transaction:
             if that is not known, which costs the commit one more request.
         options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
+    Attributes:
+        invalid: the properties of the table whose values do not fit, see
+            :func:`~refdelta.core.table.properties.invalid_properties`. The snapshot is without them, and the commit
+            fails unless a statement replaces them.
+
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
         InvalidArgumentError: an option has a wrong type or value; an isolation level does not exist or is weaker than
@@ -99,10 +110,19 @@ class Transaction:
         self, store: Store, snapshot: Snapshot | None, *, age: float | None = 0.0, **options: Unpack[CommitOptions]
     ) -> None:
         check_options(options)
+        self.invalid: Mapping[str, str] = {}
         if snapshot is not None:
-            snapshot.check_writable()
+            try:
+                snapshot.check_writable()
+                _ = snapshot.properties
+            except InvalidLogError:
+                # A statement may replace the properties that are not valid.
+                self.invalid = invalid_properties(snapshot.metadata.configuration or {})
+                snapshot = snapshot.with_valid_properties()
+                snapshot.check_writable()
         else:
             background.settle(store.uri)  # of a table that was there before
+        self._kept_invalid = tuple(self.invalid)
         self.store = store
         self.snapshot = snapshot
         self.executor = checked_executor(options.get("executor"))
@@ -346,6 +366,24 @@ class Transaction:
                 abort_files(self.store, ours)
             raise
 
+    def replaces_properties(self, names: Collection[str] | None) -> None:
+        """State that the statement gives properties another value or removes them, so that their old values do not
+        count.
+
+        Args:
+            names: the properties, as they are stored; None for all.
+
+        Raises:
+            InvalidLogError: another property of the table is not valid.
+        """
+        self._kept_invalid = () if names is None else tuple(name for name in self.invalid if name not in names)
+        self.check_valid()
+
+    def check_valid(self) -> None:
+        """Raise ``InvalidLogError`` with the :attr:`invalid` properties that no statement replaces."""
+        if self._kept_invalid:
+            raise InvalidLogError("; ".join(self.invalid[name] for name in self._kept_invalid))
+
     # --- staging ---
 
     def stage(self, actions: Iterable[AnyAction]) -> None:
@@ -472,10 +510,14 @@ class Transaction:
                 written are removed.
             CommitRetriesExhaustedError: the limit of attempts or of time was reached; the files are removed, too.
             CommitOutcomeUnknownError: it is not known whether the commit happened; the files stay.
+            InvalidLogError: a property of the table is not valid, and no statement replaces it.
             InvalidArgumentError: the transaction has ended already, or this process is a forked child of the one in
                 which it began.
         """
         self._check_open("commit")
+        self.check_valid()
+        if self.invalid and not any(isinstance(action, Metadata) for action in self._actions):
+            self._actions.append(self.existing.metadata)  # without the properties that were not valid
         self._ended = "ended by a commit that failed"
         self._dropped.detach()
         described = self.description or CommitDescription("WRITE", {}, {}, {})

@@ -54,6 +54,7 @@ def restore(
         ignore_missing_files: leave out files that are gone, instead of raising.
 
     Raises:
+        InvalidLogError: a property of ``then`` is not valid.
         InvalidArgumentError: ``then`` is newer than the transaction's snapshot; it is partitioned, and the table is
             clustered now; it has other columns than rows that the transaction has appended.
         DataFileNotFoundError: files of that version are gone; VACUUM removes them.
@@ -65,6 +66,8 @@ def restore(
         raise InvalidArgumentError(
             f"cannot restore version {then.version}: the transaction reads version {snapshot.version}, which is older"
         )
+    txn.replaces_properties(None)
+    _ = then.properties
     requested = features_of(then.protocol) - features_of(snapshot.protocol)
     metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
     # The marks of identity columns stay, so that no number is given twice.
