@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Unpack
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from refdelta.transaction.transaction import Transaction
 
 # The other statements are imported by their methods, so that the first append of a process starts faster.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from refdelta.api.merge_builder import TableMerger
     from refdelta.engine.log.snapshot import Snapshot
@@ -41,8 +40,8 @@ P = ParamSpec("P")
 _REARRANGES = frozenset(STATEMENTS.values())
 """Statements that change no data, and so cannot share a commit with appends."""
 
-_MENDS = frozenset({"set_properties", "unset_properties", "restore"})
-"""Statements that replace properties of the table."""
+_MENDS = frozenset({"set_properties", "unset_properties", "restore", "read", "domain_metadata", "commit", "abort"})
+"""Statements that replace properties of the table, and calls that do not depend on valid ones."""
 
 _ADDS_NO_ROWS = _REARRANGES | {"restore", "repair", "backfill_row_ids"}
 """Statements after which no auto-compaction is due."""
@@ -94,13 +93,10 @@ class WriteTransaction(Transaction, Alterations[None]):
         self._appended = WrittenFiles([], 0)
         self._report: Report | None = None
 
-    @contextmanager
-    def statement(self, name: str) -> Iterator[None]:
-        """As the method of ``Transaction``; a statement that mends no property is refused where one is not valid."""
-        if name not in _MENDS:
+    def _check_open(self, verb: str) -> None:
+        super()._check_open(verb)
+        if verb not in _MENDS:
             self.check_valid()
-        with super().statement(name):
-            yield
 
     # --- reading ---
 
@@ -231,7 +227,6 @@ class WriteTransaction(Transaction, Alterations[None]):
                     self._overwrite(self._rows(data), request, always=always)
             return
         self._check_open("append")
-        self.check_valid()
         if self._statement in _REARRANGES:
             raise InvalidArgumentError(_MIXED.format(self._statement))
         if removes_mapping(self):

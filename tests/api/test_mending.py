@@ -11,6 +11,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.table import properties
+from refdelta.core.table.clustering import DOMAIN
 
 pytestmark = pytest.mark.breaks_tables
 ROWS = pa.table({"id": [1, 2, 3], "s": ["a", "b", "c"]})
@@ -62,18 +63,27 @@ CASES = [
 ]
 
 
-def spoil(path, **configuration):
-    """Another engine writes these properties, whatever their values."""
+def spoil(path, *, of_column=(), marks=(), features=(), clustering=None, **configuration):
+    """Another engine writes these properties, marks of a column and clustering domain, whatever their values."""
     snapshot = DeltaTable(path)._snapshot
     version = snapshot.version + 1
+    schema = json.loads(snapshot.metadata.schema_string)
+    for field in schema["fields"]:
+        if field["name"] in of_column:
+            field["metadata"] |= dict(marks)
     metadata = {
         "id": snapshot.metadata.id,
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": snapshot.metadata.schema_string,
+        "schemaString": json.dumps(schema),
         "partitionColumns": [],
         "configuration": {**(snapshot.metadata.configuration or {}), **configuration},
     }
     lines = [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, {"metaData": metadata}]
+    if features:
+        versions = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}
+        lines.append({"protocol": {**versions, "writerFeatures": list(features)}})
+    if clustering is not None:
+        lines.append({"domainMetadata": {"domain": DOMAIN, "configuration": clustering, "removed": False}})
     log = path / "_delta_log" / f"{version:020}.json"
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -187,3 +197,96 @@ def test_a_version_with_a_value_that_does_not_fit_is_not_restored(path):
     with pytest.raises(errors.InvalidLogError, match="'ten'"):
         DeltaTable(path).restore(1)
     assert DeltaTable(path).version() == 2
+
+
+# --- other parts of the table that cannot be read --------------------------------------------------------------------
+
+CLUSTERED = ("clustering", "domainMetadata")
+GONE = json.dumps({"clusteringColumns": [["gone"], ["id"]], "domainName": DOMAIN})
+IDENTITY = {"delta.identity.start": "x", "delta.identity.step": 1, "delta.identity.allowExplicitInsert": True}
+TIMES = {"delta.enableInCommitTimestamps": "true", "delta.inCommitTimestampEnablementVersion": "1"}
+
+ALTERS = {
+    "drop_constraint": lambda table: table.alter.drop_constraint("c"),
+    "drop_default": lambda table: table.alter.drop_default("s"),
+    "set_default": lambda table: table.alter.set_default("s", "'x'"),
+    "cluster_by(None)": lambda table: table.alter.cluster_by(None),
+    "cluster_by": lambda table: table.alter.cluster_by(["s"]),
+    "times off": lambda table: table.alter.set_table_properties({"delta.enableInCommitTimestamps": "false"}),
+    "unset times": lambda table: table.alter.unset_table_properties(["delta.enableInCommitTimestamps"]),
+    "restore": lambda table: table.restore(0),
+    "replace": lambda table: DeltaTable.create(table.table_uri, ROWS.schema, mode="overwrite"),
+    "overwrite": lambda table: write_deltalake(table, ROWS, mode="overwrite", schema_mode="overwrite"),
+}
+
+
+def constraint(sql):
+    return {"features": ["checkConstraints"], "delta.constraints.c": sql}
+
+
+def marked(feature, column, **marks):
+    return {"features": [feature], "of_column": [column], "marks": marks}
+
+
+SPOILT = {
+    "a constraint that cannot be parsed": (constraint("id >>> 0 ((("), "drop_constraint('c')", "drop_constraint"),
+    "a constraint of a column that is gone": (constraint("gone > 0"), "drop_constraint('c')", "drop_constraint"),
+    "a constraint that is no condition": (constraint("id + 1"), "drop_constraint('c')", "drop_constraint"),
+    "a default that cannot be parsed": (
+        marked("allowColumnDefaults", "s", CURRENT_DEFAULT="((("),
+        "drop_default('s')",
+        "drop_default set_default overwrite",
+    ),
+    "an expression that cannot be parsed": (
+        marked("generatedColumns", "s", **{"delta.generationExpression": "((("}),
+        'schema_mode="overwrite"',
+        "overwrite",
+    ),
+    "an invariant that is not JSON": (
+        marked("invariants", "s", **{"delta.invariants": "{bad"}),
+        'schema_mode="overwrite"',
+        "overwrite",
+    ),
+    "an identity column that starts nowhere": (
+        marked("identityColumns", "id", **IDENTITY),
+        'schema_mode="overwrite"',
+        "overwrite",
+    ),
+    "a clustering domain that is not JSON": (
+        {"features": CLUSTERED, "clustering": "{bad"},
+        "cluster_by(None)",
+        "cluster_by(None) cluster_by",
+    ),
+    "half of the beginning of in-commit timestamps": (
+        {"features": ["inCommitTimestamp"], **TIMES},
+        "unset_table_properties(['delta.enableInCommitTimestamps'])",
+        "times_off unset_times",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [(what, how) for what, (_, _, mends) in SPOILT.items() for how in [*mends.split(), "restore", "replace"]],
+)
+def test_what_cannot_be_read_is_replaced(path, what, how):
+    spoilt, named, _ = SPOILT[what]
+    spoil(path, **spoilt)
+    with pytest.raises(errors.DeltaError) as caught:
+        write_deltalake(path, ROWS, mode="append")
+    assert named in str(caught.value)
+    ALTERS[how.replace("_", " ") if how.replace("_", " ") in ALTERS else how](DeltaTable(path))
+    write_deltalake(path, ROWS, mode="append")
+    assert DeltaTable(path).count() == (3 if how == "replace" else 6)
+
+
+def test_cluster_by_replaces_columns_that_are_gone(path):
+    spoil(path, features=CLUSTERED, clustering=GONE)
+    DeltaTable(path).alter.cluster_by(["id"])
+    assert "gone" not in DeltaTable(path)._snapshot.domains[DOMAIN].configuration
+    version = DeltaTable(path).version()
+    DeltaTable(path).alter.cluster_by(["id"])
+    assert DeltaTable(path).version() == version
+    spoil(path, features=CLUSTERED, clustering=GONE.replace(', ["id"]', ""))
+    DeltaTable(path).alter.cluster_by(None)
+    assert json.loads(DeltaTable(path)._snapshot.domains[DOMAIN].configuration)["clusteringColumns"] == []
