@@ -45,6 +45,13 @@ _AT_ONCE = 100
 _FIRST_LISTED, _GROWTH = 100, 10
 """The number of versions of the first listing, and the factor to the next one."""
 
+_CLOCKS_DIFFER_MS = 5_000
+"""The difference of clocks, and the rounding of times by stores, up to which a VACUUM is found that began when its
+files became unreferenced.
+"""
+
+_OPERATIONS = frozenset({VACUUM_START, VACUUM_END})
+
 _ADVICE: Final = (
     "Repeat the operation when that VACUUM has ended. If it was interrupted, run VACUUM once more, with the same "
     f"arguments: it ends the interrupted one, which otherwise counts as ended after {LONGEST_MS // 3_600_000} hours."
@@ -61,7 +68,7 @@ def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
     Raises:
         ConcurrentDeleteReadException: a VACUUM is in progress, and may delete one of the files.
     """
-    if snapshot.timestamp_ms <= since_ms:
+    if snapshot.timestamp_ms < since_ms - _CLOCKS_DIFFER_MS:
         return  # no VACUUM in the log is later than the removal of the files
     found = [one for one in vacuums_in_progress(snapshot, since_ms) if since_ms <= one.before_ms]
     if found:
@@ -81,9 +88,10 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
     read: list[tuple[int, int, dict[str, Any]]] = []
     named, unnamed, uncertain = set[int](), False, False
     for version, time_ms, info in _newest_first(snapshot):
-        if time_ms < now - 2 * LONGEST_MS or (time_ms <= max(since_ms, now - LONGEST_MS) and not uncertain):
+        early = time_ms < max(since_ms - _CLOCKS_DIFFER_MS, now - LONGEST_MS)
+        if time_ms < now - 2 * LONGEST_MS or (early and not uncertain):
             break
-        read.append((version, time_ms, info))
+        read.append((version, time_ms, info if info.get("operation") in _OPERATIONS else {}))
         if info.get("operation") == VACUUM_END:
             ended = ended_by(info)
             named.update(ended or ())

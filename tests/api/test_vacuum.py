@@ -711,3 +711,41 @@ def test_the_clock_of_the_store_counts(path):
         assert len(DeltaTable(path).vacuum()) == 3
         assert DeltaTable(path).vacuum(dry_run=False) == []
     assert ids(DeltaTable(path), 0) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("statement", ["append", "delete"])
+def test_a_transaction_beside_a_clock_that_is_ahead(tmp_path, statement, ahead):
+    """Whatever the clock of VACUUM says, a commit that is acknowledged can be read."""
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"id": list(range(9))}), configuration={"delta.enableDeletionVectors": "true"})
+    txn = DeltaTable(path).begin()
+    if statement == "append":
+        txn.append(pa.table({"id": [77]}))
+    else:
+        txn.delete("id = 3")
+    now, shift = time.time_ns, 8 * 24 * HOUR * 1_000_000 if ahead else 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now() + shift)
+        DeltaTable(path).vacuum(dry_run=False, full=True)
+    # Nothing is old enough, so VACUUM has nothing to do; a clock ahead shows only after its START.
+    if ahead and statement == "append":
+        with pytest.raises(errors.ConcurrentDeleteReadException, match="VACUUM"):
+            txn.commit()
+    else:
+        txn.commit()
+    assert len(ids(DeltaTable(path))) == {"append": 9 + (not ahead), "delete": 8}[statement]
+
+
+@pytest.mark.parametrize("retention", [0, 168])
+def test_the_vacuum_of_another_engine_beside_an_append(path, retention):
+    txn = DeltaTable(path).begin()
+    txn.append(pa.table({"id": [30]}))
+    deltalake.DeltaTable(path).vacuum(retention, dry_run=False, enforce_retention_duration=False, full=True)
+    if retention:
+        txn.commit()
+        assert ids(DeltaTable(path)) == [20, 30]
+    else:
+        with pytest.raises(errors.ConcurrentDeleteReadException, match="VACUUM deletes files for good"):
+            txn.commit()
+        assert ids(DeltaTable(path)) == [20]
