@@ -6,13 +6,14 @@ that was in progress at the snapshot is no winner, so it is looked for in the lo
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
 from refdelta.core.conflicts.rules import RULES
 from refdelta.core.log.paths import commit_key, parse_log_name
-from refdelta.core.log.timestamps import rising
 from refdelta.core.log.vacuums import (
     LONGEST_MS,
     VACUUM_END,
@@ -31,7 +32,7 @@ from refdelta.transaction.parties import commit_info_of
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -42,12 +43,12 @@ _WORKERS = 16
 _AT_ONCE = 100
 """The number of commits that are fetched at once: few round trips for a long history, and bounded memory."""
 
-_FIRST_LISTED, _GROWTH = 100, 10
+_FIRST_LISTED, _GROWTH = 10, 10
 """The number of versions of the first listing, and the factor to the next one."""
 
-_CLOCKS_DIFFER_MS = 5_000
-"""The difference of clocks, and the rounding of times by stores, up to which a VACUUM is found that began when its
-files became unreferenced.
+_CLOCKS_DIFFER_MS = {False: 10, True: 2_000}
+"""For a local and for a remote store, the rounding of times up to which a VACUUM is found that began when its files
+became unreferenced: a kernel's clock ticks every few milliseconds, and S3 counts seconds.
 """
 
 _OPERATIONS = frozenset({VACUUM_START, VACUUM_END})
@@ -68,7 +69,7 @@ def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
     Raises:
         ConcurrentDeleteReadException: a VACUUM is in progress, and may delete one of the files.
     """
-    if snapshot.timestamp_ms < since_ms - _CLOCKS_DIFFER_MS:
+    if snapshot.timestamp_ms < since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]:
         return  # no VACUUM in the log is later than the removal of the files
     found = [one for one in vacuums_in_progress(snapshot, since_ms) if since_ms <= one.before_ms]
     if found:
@@ -84,13 +85,14 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
         since_ms: VACUUMs that began until then, and those that cannot delete files which became unreferenced later, may
             be left out. A recent time makes the look at the log short.
     """
-    now = now_ms()
+    now, oldest_ms = now_ms(), since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]
     read: list[tuple[int, int, dict[str, Any]]] = []
     named, unnamed, uncertain = set[int](), False, False
-    for version, time_ms, info in _newest_first(snapshot):
-        early = time_ms < max(since_ms - _CLOCKS_DIFFER_MS, now - LONGEST_MS)
+    for version, time_ms, look in _newest_first(snapshot):
+        early = time_ms < max(oldest_ms, now - LONGEST_MS)
         if time_ms < now - 2 * LONGEST_MS or (early and not uncertain):
             break
+        info = look()
         read.append((version, time_ms, info if info.get("operation") in _OPERATIONS else {}))
         if info.get("operation") == VACUUM_END:
             ended = ended_by(info)
@@ -102,22 +104,38 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
     return in_progress(reversed(read), now)
 
 
-def _newest_first(snapshot: Snapshot) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Version, file time and commitInfo of the commits up to a snapshot, newest first."""
-    store, end, count = snapshot.store, snapshot.version + 1, _FIRST_LISTED
+def _newest_first(snapshot: Snapshot) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
+    """Version, file time and a function that returns the commitInfo of the commits up to a snapshot, newest first."""
+    store = snapshot.store
+    if store.capabilities.remote:
+        yield from _listed(store, snapshot.version + 1)
+        return
+    # A listing of a long log takes longer than a look at its last files.
+    with store_errors("read the log"), suppress(ObjectNotFoundError):  # older versions were cleaned up
+        for version in range(snapshot.version, -1, -1):
+            key = commit_key(version)
+            yield version, store.head(key).mtime_ms, partial(_commit_info, store, key)
+
+
+def _commit_info(store: Store, key: str) -> dict[str, Any]:
+    with store_errors("read the log"):
+        return commit_info_of(store.get(key))
+
+
+def _listed(store: Store, end: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
+    count = _FIRST_LISTED
     while end > 0:
         start = max(0, end - count)
         names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in list_log(store, start))
-        commits = [(name.version, ms) for name, ms in names if name and name.kind == "commit" and name.version < end]
-        if not commits:
+        times = [(name.version, ms) for name, ms in names if name and name.kind == "commit" and name.version < end]
+        if not times:
             return  # older versions were cleaned up
-        times = rising(commits)[::-1]
         for at in range(0, len(times), _AT_ONCE):
-            some = times[at : at + _AT_ONCE]
+            some = times[::-1][at : at + _AT_ONCE]
             with store_errors("read the log"):
                 contents = store.get_many([commit_key(version) for version, _ in some])
             for (version, time_ms), data in zip(some, contents, strict=True):
-                yield version, time_ms, commit_info_of(data)
+                yield version, time_ms, partial(commit_info_of, data)
         end, count = start, count * _GROWTH
 
 
