@@ -141,7 +141,8 @@ class Transaction:
         self._seen_at = None if age is None else time.monotonic() - age
         self._ended: str | None = None
         self._statement: str | None = None
-        self._reads = ReadSet(version=-1 if snapshot is None else snapshot.version)
+        version = -1 if snapshot is None else snapshot.version
+        self._reads = ReadSet(version=version, written_since=self.started_ms)
         self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
         self._actions: list[AnyAction] = []
         self._row_deletes: dict[str, RowDelete] = {}
@@ -654,14 +655,13 @@ class Transaction:
         than its retention.
         """
         written = self._own.files
-        if not written:
-            return reads
-        # The tasks of another program may have written them before the transaction began.
         times = [one.modification_time for one in written if isinstance(one, Add)]
         since_ms = min([self.started_ms, *times])
-        if len(times) < len(written):
-            reads = reads.resting_on(since_ms)  # any VACUUM takes files of the change data feed
-        return dataclasses.replace(reads, written_since=since_ms)
+        if since_ms < self.started_ms:
+            # The tasks of another program have written them before the transaction began.
+            reads = dataclasses.replace(reads, written_since=since_ms)
+        # Any VACUUM takes files of the change data feed.
+        return reads.resting_on(since_ms) if len(times) < len(written) else reads
 
     @property
     def _has_changes(self) -> bool:

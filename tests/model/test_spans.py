@@ -95,7 +95,9 @@ def newest_end_hides_all(commits: Any, _now_ms: int) -> list[Vacuum]:
 
 _WITHOUT_RULE = mock.patch("refdelta.core.commit.loop.check", check_without("files-deleted"))
 _NOTHING_LOOKED_UP = mock.patch.object(deleted_files, "vacuums_in_progress", return_value=[])
-_OWN_FILES_UNKNOWN = mock.patch.object(Transaction, "_with_own_files", lambda _, reads: reads)
+_OWN_FILES_UNKNOWN = mock.patch.object(
+    Transaction, "_with_own_files", lambda _, reads: dataclasses.replace(reads, written_since=None)
+)
 _NO_FILES_OF_OTHERS = mock.patch.object(Transaction, "rest_on_files")
 _deletable_since = TransactionState.deletable_since
 

@@ -157,8 +157,8 @@ class ReadSet:
         unowned_since: the earliest time, in milliseconds since 1970, at which files that the transaction adds and did
             not write just now may have become unreferenced, so that any VACUUM may delete them; None if it adds no such
             file. The caller sees to it that no VACUUM was in progress at the snapshot that may do so.
-        written_since: the earliest time at which it may have written data files that it adds, likewise; None if it
-            wrote none. The log does not name them yet, so that they go by a VACUUM that deletes such files.
+        written_since: the earliest time at which it may have written the data files that it adds, likewise; None if
+            it wrote none of them. The log does not name them yet, so that they go by a VACUUM that deletes such files.
     """
 
     version: int

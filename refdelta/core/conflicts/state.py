@@ -189,7 +189,8 @@ class TransactionState:
         Args:
             removed_only: whether the VACUUM deletes no data file that the log does not name.
         """
-        times = [self.read.unowned_since, None if removed_only else self.read.written_since]
+        written = self.read.written_since if self.staged.adds and not removed_only else None
+        times = [self.read.unowned_since, written]
         if self.changes.vectors and (self.changes.deletes or self.changes.groups):
             times.append(self.changes.now_ms)  # files of deletion vectors, which the commit writes
         return min((time for time in times if time is not None), default=None)
