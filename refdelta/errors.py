@@ -111,6 +111,10 @@ class InvalidArgumentError(DeltaError, ValueError):
     """An option, mode, property or argument that is not one of those that exist."""
 
 
+class NotCopyableError(InvalidArgumentError, TypeError):
+    """A copy, a deep copy or a pickle of a transaction, which owns the files that it wrote."""
+
+
 class ColumnNotFoundError(InvalidArgumentError):
     """A column that the table's schema does not have."""
 

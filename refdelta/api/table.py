@@ -322,12 +322,13 @@ def create_in(
     from refdelta.transaction.transaction import Transaction
 
     columns = declared(struct_of(schema), generated=generated, defaults=defaults, identity=identity)
-    made = target.new_table(columns, replaced=replaced, **described)
+    before = None if replaced is None else replaced.with_valid_properties()
+    made = target.new_table(columns, replaced=before, **described)
     with Transaction(store, replaced, commit_properties=commit_properties) as txn:
         if replaced is None:
             creation.create(txn, made, or_replace=or_replace)
         else:
-            creation.replace(txn, replaced, made)
+            creation.replace(txn, txn.existing, made)
         txn.commit()
     table = DeltaTable.__new__(DeltaTable)
     table._store, table._pinned = store, False  # noqa: SLF001 - of this module

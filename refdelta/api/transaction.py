@@ -40,6 +40,9 @@ P = ParamSpec("P")
 _REARRANGES = frozenset(STATEMENTS.values())
 """Statements that change no data, and so cannot share a commit with appends."""
 
+_MENDS = frozenset({"set_properties", "unset_properties", "restore", "read", "domain_metadata", "commit", "abort"})
+"""Statements that replace properties of the table, and calls that do not depend on valid ones."""
+
 _ADDS_NO_ROWS = _REARRANGES | {"restore", "repair", "backfill_row_ids"}
 """Statements after which no auto-compaction is due."""
 
@@ -89,6 +92,11 @@ class WriteTransaction(Transaction, Alterations[None]):
         self._on_commit = on_commit
         self._appended = WrittenFiles([], 0)
         self._report: Report | None = None
+
+    def _check_open(self, verb: str) -> None:
+        super()._check_open(verb)
+        if verb not in _MENDS:
+            self.check_valid()
 
     # --- reading ---
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
+import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from msgspec import structs
 from pyroaring import BitMap64
@@ -26,13 +27,19 @@ from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
 from refdelta.core.table.change_feed import is_fed
-from refdelta.core.table.properties import TableProperties
+from refdelta.core.table.properties import TableProperties, invalid_properties
 from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.scan.executor import checked as checked_executor
-from refdelta.errors import ConcurrentModificationError, InvalidArgumentError, TableNotFoundError
+from refdelta.errors import (
+    ConcurrentModificationError,
+    InvalidArgumentError,
+    InvalidLogError,
+    NotCopyableError,
+    TableNotFoundError,
+)
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import (
     CommitDescription,
@@ -45,6 +52,7 @@ from refdelta.transaction.commit_info import (
 from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, commit
 from refdelta.transaction.events import watching
 from refdelta.transaction.options import CommitOptions, check_options, checked
+from refdelta.transaction.ownership import OwnedFiles
 from refdelta.transaction.post_commit import after_commit, failed
 from refdelta.transaction.prepared_commit import prepare_commit
 from refdelta.transaction.results import CommitResult
@@ -76,7 +84,9 @@ _WORTH_A_REQUEST = 16 * 2**20
 class Transaction:
     """One snapshot, a read set, staged actions, one commit.
 
-    As a context manager it is aborted if the block ends without a commit.
+    As a context manager it is aborted if the block ends without a commit. If it has written files and is dropped
+    without an end, a ``ResourceWarning`` says where it began, and the files are removed. It cannot be copied or
+    pickled, and a forked child cannot end it.
 
     Args:
         store: the table's store.
@@ -84,6 +94,11 @@ class Transaction:
         age: seconds since the snapshot was last seen to be the newest one, or since the log was seen to be empty; None
             if that is not known, which costs the commit one more request.
         options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+
+    Attributes:
+        invalid: the properties of the table whose values do not fit, see
+            :func:`~refdelta.core.table.properties.invalid_properties`. The snapshot is without them, and the commit
+            fails unless a statement replaces them.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
@@ -95,10 +110,19 @@ class Transaction:
         self, store: Store, snapshot: Snapshot | None, *, age: float | None = 0.0, **options: Unpack[CommitOptions]
     ) -> None:
         check_options(options)
+        self.invalid: Mapping[str, str] = {}
         if snapshot is not None:
-            snapshot.check_writable()
+            try:
+                snapshot.check_writable()
+                _ = snapshot.properties
+            except InvalidLogError:
+                # A statement may replace the properties that are not valid.
+                self.invalid = invalid_properties(snapshot.metadata.configuration or {})
+                snapshot = snapshot.with_valid_properties()
+                snapshot.check_writable()
         else:
             background.settle(store.uri)  # of a table that was there before
+        self._kept_invalid = tuple(self.invalid)
         self.store = store
         self.snapshot = snapshot
         self.executor = checked_executor(options.get("executor"))
@@ -117,13 +141,15 @@ class Transaction:
         self._seen_at = None if age is None else time.monotonic() - age
         self._ended: str | None = None
         self._statement: str | None = None
-        self._reads = ReadSet(version=-1 if snapshot is None else snapshot.version)
+        version = -1 if snapshot is None else snapshot.version
+        self._reads = ReadSet(version=version, written_since=self.started_ms)
         self._rows_read: dict[str, tuple[Add, BitMap64]] = {}
         self._actions: list[AnyAction] = []
         self._row_deletes: dict[str, RowDelete] = {}
         self._groups: list[Group] = []
         self._group_metrics: GroupMetrics | None = None
-        self._written: list[Add | Cdc] = []
+        self._own = OwnedFiles(store)
+        self._dropped = weakref.finalize(self, self._own.dropped)
         self._applications = application_transactions(
             self.properties, options.get("app_id"), options.get("app_version"), self.started_ms
         )
@@ -137,6 +163,12 @@ class Transaction:
     ) -> None:
         if self._ended is None:
             self.abort()
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise NotCopyableError(
+            f"a transaction cannot be copied or pickled: two copies would own the same files of {self.store.uri}; "
+            "begin one in each process, or pass the table or its URI"
+        )
 
     # --- the snapshot ---
 
@@ -244,15 +276,16 @@ class Transaction:
             self._reads = dataclasses.replace(self._reads, domains=self._reads.domains | {*names})
 
     def rest_on_files(self, since_ms: int) -> None:
-        """Record that the transaction adds files that it did not write itself, and that VACUUM may delete.
+        """Record that the transaction adds files that it did not write just now, and that VACUUM may delete.
+
+        To be recorded before the files are looked up, so that a VACUUM that begins afterwards is a conflict. One that
+        is in progress at the snapshot is looked for at the commit.
 
         Args:
-            since_ms: the earliest time at which one of them may have become unreferenced, in milliseconds since 1970.
+            since_ms: the earliest time at which one of them may have become unreferenced, in milliseconds since 1970:
+                it was removed, or written if no version has named it.
         """
-        known = self._reads.unowned_since
-        self._reads = dataclasses.replace(
-            self._reads, unowned_since=since_ms if known is None else min(known, since_ms)
-        )
+        self._reads = self._reads.resting_on(since_ms)
 
     def read_files(self, files: Iterable[Add]) -> None:
         """Record that rows of these files were read, possibly all of their live rows. A file without a matching row
@@ -321,17 +354,36 @@ class Transaction:
 
         Its reads stay recorded, since the error may depend on the rows.
         """
-        actions, written, description = list(self._actions), list(self._written), self.description
+        own = self._own
+        actions, written, description = list(self._actions), list(own.files), self.description
         deletes, groups = dict(self._row_deletes), list(self._groups)
         try:
             yield
         except BaseException:
-            ours = self._written[len(written) :]
-            self._actions, self._written, self.description = actions, written, description
+            ours = own.files[len(written) :]
+            self._actions, own.files, self.description = actions, written, description
             self._row_deletes, self._groups = deletes, groups
             if ours:
                 abort_files(self.store, ours)
             raise
+
+    def replaces_properties(self, names: Collection[str] | None) -> None:
+        """State that the statement gives properties another value or removes them, so that their old values do not
+        count.
+
+        Args:
+            names: the properties, as they are stored; None for all.
+
+        Raises:
+            InvalidLogError: another property of the table is not valid.
+        """
+        self._kept_invalid = () if names is None else tuple(name for name in self.invalid if name not in names)
+        self.check_valid()
+
+    def check_valid(self) -> None:
+        """Raise ``InvalidLogError`` with the :attr:`invalid` properties that no statement replaces."""
+        if self._kept_invalid:
+            raise InvalidLogError("; ".join(self.invalid[name] for name in self._kept_invalid))
 
     # --- staging ---
 
@@ -362,7 +414,7 @@ class Transaction:
 
     def own_files(self, files: Iterable[Add | Cdc]) -> None:
         """Register files that this transaction wrote. They are removed if the commit does not name them."""
-        self._written.extend(files)
+        self._own.files.extend(files)
 
     def delete_rows(self, add: Add, rows: BitMap64, base: BitMap64) -> None:
         """Stage the deletion of rows of a file by its deletion vector. They count as read.
@@ -428,7 +480,8 @@ class Transaction:
     # --- the end ---
 
     def abort(self) -> None:
-        """End the transaction without a commit. The files that it wrote are removed.
+        """End the transaction without a commit. The files that it wrote are removed. In a forked child it does nothing,
+        since the transaction is its parent's.
 
         Raises:
             InvalidArgumentError: the transaction has ended already.
@@ -439,8 +492,11 @@ class Transaction:
             txn.append(rows)
             txn.abort()
         """
+        if self._own.inherited:
+            return
         self._check_open("abort")
         self._ended = "aborted"
+        self._dropped.detach()
         self._discard()
 
     def commit(self) -> CommitResult:
@@ -455,10 +511,16 @@ class Transaction:
                 written are removed.
             CommitRetriesExhaustedError: the limit of attempts or of time was reached; the files are removed, too.
             CommitOutcomeUnknownError: it is not known whether the commit happened; the files stay.
-            InvalidArgumentError: the transaction has ended already.
+            InvalidLogError: a property of the table is not valid, and no statement replaces it.
+            InvalidArgumentError: the transaction has ended already, or this process is a forked child of the one in
+                which it began.
         """
         self._check_open("commit")
+        self.check_valid()
+        if self.invalid and not any(isinstance(action, Metadata) for action in self._actions):
+            self._actions.append(self.existing.metadata)  # without the properties that were not valid
         self._ended = "ended by a commit that failed"
+        self._dropped.detach()
         described = self.description or CommitDescription("WRITE", {}, {}, {})
         if self.already_recorded:
             result = CommitResult(version=None)
@@ -530,6 +592,10 @@ class Transaction:
 
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:
+            if self.snapshot is not None and self._reads.unowned_since is not None:
+                from refdelta.transaction.deleted_files import check_no_vacuum_in_progress
+
+                check_no_vacuum_in_progress(self.snapshot, self._reads.unowned_since)
             outcome = commit(
                 self.store,
                 self._prepared(described),
@@ -547,10 +613,10 @@ class Transaction:
                 error.describe(self.row_matching.placed(error.conflict))
             raise
         except BaseException:
-            self._written = []  # the files stay: the log may name them, now or after a late request arrives
+            self._own.files = []  # the files stay: the log may name them, now or after a late request arrives
             raise
         abort_files(self.store, outcome.unused)
-        written, self._written, self.kept_groups = self._written, [], outcome.groups
+        written, self._own.files, self.kept_groups = self._own.files, [], outcome.groups
         if outcome.version is not None:
             self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
@@ -571,7 +637,7 @@ class Transaction:
             self.snapshot,
             self._actions,
             self._applications,
-            reads=self.reads,
+            reads=self._with_own_files(self.reads),
             changes=RowChanges(
                 deletes=tuple(self._row_deletes.values()),
                 groups=tuple(self._groups),
@@ -586,6 +652,19 @@ class Transaction:
             txn_id=self.txn_id,
             group_metrics=self._metrics_of,
         )
+
+    def _with_own_files(self, reads: ReadSet) -> ReadSet:
+        """These reads, and those of the files that the transaction wrote: VACUUM may delete them once they are older
+        than its retention.
+        """
+        written = self._own.files
+        times = [one.modification_time for one in written if isinstance(one, Add)]
+        since_ms = min([self.started_ms, *times])
+        if since_ms < self.started_ms:
+            # The tasks of another program have written them before the transaction began.
+            reads = dataclasses.replace(reads, written_since=since_ms)
+        # Any VACUUM takes files of the change data feed.
+        return reads.resting_on(since_ms) if len(times) < len(written) else reads
 
     @property
     def _has_changes(self) -> bool:
@@ -633,12 +712,17 @@ class Transaction:
         return snapshot
 
     def _discard(self) -> None:
-        written, self._written = self._written, []
+        written, self._own.files = self._own.files, []
         self._actions, self._row_deletes, self._groups = [], {}, []
         if written:
             abort_files(self.store, written)
 
     def _check_open(self, verb: str) -> None:
+        if self._own.inherited:
+            raise InvalidArgumentError(
+                f"cannot {verb}: this transaction began in process {self._own.process}, of which this one is a fork; "
+                "begin a transaction here"
+            )
         if self._ended is not None:
             raise InvalidArgumentError(
                 f"cannot {verb}: this transaction was {self._ended} already; begin() starts another one"

@@ -34,7 +34,7 @@ class _Space:
     """The objects of one store: a dictionary, and its keys in byte order for listings."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # garbage that is collected meanwhile may remove its files
         self.objects: dict[bytes, tuple[bytes, int]] = {}
         self.order: list[bytes] = []
 

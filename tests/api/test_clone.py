@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -221,3 +223,28 @@ def test_other_folders_are_read_and_never_written_to(tmp_path):
 def test_no_path_reaches_beyond_the_folders_that_were_named(raw):
     with pytest.raises(errors.UnsafePathError):
         data_key(raw, Place("file:///own", ["file:///there"]))
+
+
+def vacuumed(path):
+    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+
+def test_a_clone_of_files_that_are_gone_is_refused(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    write_deltalake(tmp_path / "t", pa.table({"id": [2]}), mode="overwrite")
+    vacuumed(tmp_path / "t")
+    with pytest.raises(errors.DataFileNotFoundError, match="version 0 cannot be cloned"):
+        DeltaTable(tmp_path / "t").shallow_clone(tmp_path / "c", version=0)
+    assert not DeltaTable.is_deltatable(tmp_path / "c")
+    assert DeltaTable(tmp_path / "t").shallow_clone(tmp_path / "c").count() == 1
+
+
+def test_a_clone_of_files_that_vacuum_may_delete_is_refused(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    write_deltalake(tmp_path / "t", pa.table({"id": [2]}), mode="overwrite")
+    start = {"operation": "VACUUM START", "operationParameters": {"specifiedRetentionMillis": "0"}}
+    info = {"commitInfo": start | {"timestamp": round(time.time() * 1000)}}
+    (tmp_path / "t" / "_delta_log" / f"{2:020}.json").write_text(json.dumps(info) + "\n")
+    with pytest.raises(errors.ConcurrentDeleteReadException, match="version 2"):
+        DeltaTable(tmp_path / "t").shallow_clone(tmp_path / "c", version=0)
+    assert DeltaTable(tmp_path / "t").shallow_clone(tmp_path / "c").count() == 1

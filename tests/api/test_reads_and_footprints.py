@@ -13,7 +13,8 @@ import pytest
 import refdelta.transaction.transaction
 from refdelta import AddAction, DeltaTable, errors, write_deltalake
 from refdelta.core.conflicts import precedence
-from refdelta.operations.maintenance import restore
+from refdelta.core.log import vacuums
+from refdelta.transaction import deleted_files
 
 LEVELS = ["Serializable", "WriteSerializable"]
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -288,7 +289,8 @@ def test_a_vacuum_that_began_long_ago_was_interrupted(path, monkeypatch):
     write_deltalake(path, ids(1))
     write_deltalake(path, ids(2), mode="overwrite")
     start_vacuum(path, 0)
-    monkeypatch.setattr(restore, "LONGEST_MS", -60_000)
+    later = round(time.time() * 1000) + vacuums.LONGEST_MS + 1000
+    monkeypatch.setattr(deleted_files, "now_ms", lambda: later)
     DeltaTable(path).restore(0)
     assert held(path) == [1]
 

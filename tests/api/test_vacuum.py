@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import time
-from types import SimpleNamespace
 
 import deltalake
 import pyarrow as pa
@@ -46,10 +45,13 @@ def ids(table, version=None):
 
 
 def later(monkeypatch, hours):
-    """Let VACUUM think that so many hours have passed."""
-    monkeypatch.setattr(
-        module, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + round(hours * HOUR) * 1_000_000)
-    )
+    """Let VACUUM think that so many hours have passed, by the clock of the store, too."""
+    _at(monkeypatch, lambda: time.time_ns() // 1_000_000 + round(hours * HOUR))
+
+
+def _at(monkeypatch, now_ms):
+    monkeypatch.setattr(module, "now_ms", now_ms)
+    monkeypatch.setattr(module, "file_time", lambda *_: now_ms())
 
 
 @pytest.fixture
@@ -94,11 +96,12 @@ def test_the_entries_of_the_history(path):
     assert (start["operation"], end["operation"]) == ("VACUUM START", "VACUUM END")
     assert start["operationParameters"] == {
         "retentionCheckEnabled": False,
+        "full": False,
         "specifiedRetentionMillis": 0,
         "defaultRetentionMillis": 7 * 24 * HOUR,
     }
     assert start["operationMetrics"] == {"numFilesToDelete": "3", "sizeOfDataToDelete": str(result.size_bytes)}
-    assert end["operationParameters"] == {"status": "COMPLETED"}
+    assert end["operationParameters"] == {"status": "COMPLETED", "startVersions": "[4]"}
     assert end["operationMetrics"] == {"numDeletedFiles": "3", "numVacuumedDirectories": "0"}
     for version in (4, 5):
         lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
@@ -223,6 +226,7 @@ def test_the_retention_is_the_tables_own(path, monkeypatch):
     assert len(table.vacuum(dry_run=False)) == 3
     assert table.history(2)[1]["operationParameters"] == {
         "retentionCheckEnabled": True,
+        "full": False,
         "defaultRetentionMillis": 2 * HOUR,
     }
     with pytest.raises(errors.InvalidArgumentError, match=r"retention_hours=1.5 is below the 2 hours of the table"):
@@ -502,7 +506,7 @@ def test_a_store_that_fails_in_the_middle(path, monkeypatch):
         run(store)
     end, start = other_history(path, 2)
     assert (start["operation"], end["operation"]) == ("VACUUM START", "VACUUM END")
-    assert end["operationParameters"] == {"status": "FAILED"}
+    assert end["operationParameters"] == {"status": "FAILED", "startVersions": "[4]"}
     assert end["operationMetrics"] == {}
     assert victim in objects(path)
     assert ids(DeltaTable(path)) == [20]
@@ -642,5 +646,106 @@ def change(table, step):
 
 def vacuum_since(table, moment_ms, **options):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "time", SimpleNamespace(time_ns=lambda: (moment_ms + HOUR) * 1_000_000))
+        _at(patch, lambda: moment_ms + HOUR)
         return table.vacuum(1, dry_run=False, enforce_retention_duration=False, **options)
+
+
+# --- spans ---
+
+
+def started(path, retention_ms=0, **more):
+    """A VACUUM START without an END. Returns its version."""
+    version = DeltaTable(path).version() + 1
+    parameters = {"specifiedRetentionMillis": str(retention_ms), **more}
+    info = {"timestamp": time.time_ns() // 1_000_000, "operation": "VACUUM START", "operationParameters": parameters}
+    (path / "_delta_log" / f"{version:020d}.json").write_text(json.dumps({"commitInfo": info}) + "\n")
+    return version
+
+
+def ended(path):
+    return [info["operationParameters"]["startVersions"] for info in DeltaTable(path).history(1)]
+
+
+def test_a_vacuum_ends_those_that_were_interrupted(path):
+    began = started(path)
+    with pytest.raises(errors.ConcurrentDeleteReadException, match=f"version {began}.*run VACUUM once more"):
+        DeltaTable(path).restore(2)
+    DeltaTable(path).vacuum(dry_run=False, full=True, **NOW)
+    assert ended(path) == [f"[{began + 1},{began}]"]
+    with pytest.raises(errors.DataFileNotFoundError):
+        DeltaTable(path).restore(2)
+    # One that finds nothing to delete ends them, too.
+    began = started(path)
+    assert DeltaTable(path).vacuum(dry_run=False, full=True, **NOW).version == began + 1
+    assert ended(path) == [f"[{began}]"]
+
+
+def test_a_vacuum_ends_no_other_that_may_delete_more(path):
+    foreign, long, kept = started(path), started(path, 10**12, full="false"), started(path, full="false")
+    write_deltalake(path, pa.table({"id": [30]}), mode="overwrite")
+    # Files that the log does not name go by the first only, and files of version 3 are too young for the last.
+    DeltaTable(path).vacuum(dry_run=False, **NOW)
+    assert ended(path) == [f"[{kept + 2},{long},{kept}]"]
+    assert foreign not in json.loads(ended(path)[0])
+    DeltaTable(path).vacuum(dry_run=False, keep_versions=[4], full=True, **NOW)
+    assert ended(path) == [f"[{kept + 2},{long},{kept}]"]
+
+
+def test_a_vacuum_stops_before_others_take_it_for_interrupted(path, monkeypatch):
+    monkeypatch.setattr(module, "_KEYS_AT_ONCE", 1)
+    hours = iter([0, 0, 1, 24, 24])
+    now = time.time_ns() // 1_000_000
+    monkeypatch.setattr(module, "now_ms", lambda: now + next(hours) * HOUR)
+    monkeypatch.setattr(module, "_WORKERS", 1)
+    before = objects(path)
+    with pytest.raises(errors.StoreError, match="at least 1 of 3 are removed: VACUUM stops 24 hours after"):
+        DeltaTable(path).vacuum(dry_run=False, **NOW)
+    assert len(objects(path)) == len(before) - 1
+    assert DeltaTable(path).history(1)[0]["operationParameters"]["status"] == "FAILED"
+
+
+def test_the_clock_of_the_store_counts(path):
+    """A machine whose clock is ahead deletes nothing that is younger than the retention by the store's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "now_ms", lambda: time.time_ns() // 1_000_000 + 8 * 24 * HOUR)
+        assert len(DeltaTable(path).vacuum()) == 3
+        assert DeltaTable(path).vacuum(dry_run=False) == []
+    assert ids(DeltaTable(path), 0) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("statement", ["append", "delete"])
+def test_a_transaction_beside_a_clock_that_is_ahead(tmp_path, statement, ahead):
+    """Whatever the clock of VACUUM says, a commit that is acknowledged can be read."""
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"id": list(range(9))}), configuration={"delta.enableDeletionVectors": "true"})
+    txn = DeltaTable(path).begin()
+    if statement == "append":
+        txn.append(pa.table({"id": [77]}))
+    else:
+        txn.delete("id = 3")
+    now, shift = time.time_ns, 8 * 24 * HOUR * 1_000_000 if ahead else 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now() + shift)
+        DeltaTable(path).vacuum(dry_run=False, full=True)
+    # Nothing is old enough, so VACUUM has nothing to do; a clock ahead shows only after its START.
+    if ahead and statement == "append":
+        with pytest.raises(errors.ConcurrentDeleteReadException, match="VACUUM"):
+            txn.commit()
+    else:
+        txn.commit()
+    assert len(ids(DeltaTable(path))) == {"append": 9 + (not ahead), "delete": 8}[statement]
+
+
+@pytest.mark.parametrize("retention", [0, 168])
+def test_the_vacuum_of_another_engine_beside_an_append(path, retention):
+    txn = DeltaTable(path).begin()
+    txn.append(pa.table({"id": [30]}))
+    deltalake.DeltaTable(path).vacuum(retention, dry_run=False, enforce_retention_duration=False, full=True)
+    if retention:
+        txn.commit()
+        assert ids(DeltaTable(path)) == [20, 30]
+    else:
+        with pytest.raises(errors.ConcurrentDeleteReadException, match="VACUUM deletes files for good"):
+            txn.commit()
+        assert ids(DeltaTable(path)) == [20]

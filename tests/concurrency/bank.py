@@ -28,7 +28,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
@@ -331,9 +330,8 @@ def vacuum(table: DeltaTable, _: random.Random) -> int:
     """Remove all files that no process needs any more; the one that follows the log needs those of older versions."""
     followed, since, now = _shared.followed.value, horizon(), time.time()
     # The time by which files are old stands still from here on. Clocks of files may be late by milliseconds.
-    clock = SimpleNamespace(time_ns=lambda: round(now * 10**9))
     table.update_incremental()
-    with mock.patch.object(vacuum_module, "time", clock):
+    with mock.patch.object(vacuum_module, "now_ms", return_value=round(now * 1000)):
         found = table.vacuum(
             (now - since + 0.1) / 3600,
             dry_run=False,

@@ -29,6 +29,7 @@ from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet import dv
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.maintenance.vacuum import VacuumRequest, vacuum
+from refdelta.transaction.ownership import OwnedFiles
 from refdelta_storage import MemoryStore
 from refdelta_storage.base import Created, ObjectInfo, PutOutcome
 from refdelta_storage.errors import not_found
@@ -210,6 +211,7 @@ class Engine(Branches):
             raise Wrong(f"{case.name} did not fail; before it: {version}")
         if shown is not None:
             assert shown == data_of(case.statement.found(version.state)), (case.name, str(version))
+        transaction._dropped.detach()  # its copies end
         return Begun(transaction, frozenset(self.store.written))
 
     def attempt(self, version: Version, staged: Staged) -> Committed | None:
@@ -323,4 +325,6 @@ def _fork(txn: WriteTransaction) -> WriteTransaction:
     made = object.__new__(type(txn))
     for name, value in vars(txn).items():
         setattr(made, name, type(value)(value) if isinstance(value, (list, dict, set)) else value)
+    made._own = OwnedFiles(txn.store)
+    made._own.files = list(txn._own.files)
     return made

@@ -155,7 +155,10 @@ class ReadSet:
         domains: the metadata domains that were read.
         every_domain: whether all metadata domains were read, and that there are no others.
         unowned_since: the earliest time, in milliseconds since 1970, at which files that the transaction adds and did
-            not write may have become unreferenced, so that VACUUM may delete them; None if it adds no such file.
+            not write just now may have become unreferenced, so that any VACUUM may delete them; None if it adds no such
+            file. The caller sees to it that no VACUUM was in progress at the snapshot that may do so.
+        written_since: the earliest time at which it may have written the data files that it adds, likewise; None if
+            it wrote none of them. The log does not name them yet, so that they go by a VACUUM that deletes such files.
     """
 
     version: int
@@ -166,6 +169,7 @@ class ReadSet:
     domains: frozenset[str] = frozenset()
     every_domain: bool = False
     unowned_since: int | None = None
+    written_since: int | None = None
 
     def with_files(self, files: Iterable[Add | Remove]) -> ReadSet:
         """These reads, and all rows of these files."""
@@ -199,6 +203,11 @@ class ReadSet:
     def with_everything(self) -> ReadSet:
         """These reads, and the whole table."""
         return self.with_predicate(EVERY_ROW)
+
+    def resting_on(self, since_ms: int) -> ReadSet:
+        """These reads, and :attr:`unowned_since` this time or an earlier one."""
+        known = self.unowned_since
+        return dataclasses.replace(self, unowned_since=since_ms if known is None else min(known, since_ms))
 
     @property
     def whole_table(self) -> bool:

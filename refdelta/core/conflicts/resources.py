@@ -70,8 +70,9 @@ RESOURCES: Final = {
         Resource("applications", "a txn action", "one that records the version of an application has read it"),
         Resource(
             "deleted files",
-            "VACUUM START and VACUUM END: files that have been unreferenced for its retention may be gone",
-            "a transaction that adds files which it has not written rests on them",
+            "VACUUM START: until its VACUUM END, files that have been unreferenced for its retention may go",
+            "a transaction that adds files rests on them, since they were written or removed; where it did not write "
+            "them just now, also on VACUUMs in progress at its snapshot",
         ),
         Resource(
             "added rows",
@@ -155,12 +156,9 @@ def _operation(reads: frozenset[str] = frozenset(), writes: frozenset[str] = fro
     return Operation(reads | EVERY_COMMIT.reads, writes | EVERY_COMMIT.writes)
 
 
-# Any statement may also set domains, and may read rows and domains before. RESTORE, and a WRITE of files that another
-# program has written, depend on these.
-_STATEMENT = _ROWS | {"domains"}
-_CHANGE = _operation(
-    _STATEMENT | {"deleted files"}, _ROWS | _TABLE | {"domains", "row ids", "change data", "identity values"}
-)
+# Any statement may also set domains, may read rows and domains before, and rests on the files that it adds.
+_STATEMENT = _ROWS | {"domains", "deleted files"}
+_CHANGE = _operation(_STATEMENT, _ROWS | _TABLE | {"domains", "row ids", "change data", "identity values"})
 _REWRITE = _operation(_STATEMENT, frozenset({"moved rows", "row ids", "domains", "removed rows"}))
 _ALTER = _operation(_STATEMENT, _TABLE | {"domains", "identity values", "row ids", "moved rows"})
 _REPLACE = _operation(_STATEMENT | {"table"}, _CHANGE.writes | {"table"})
@@ -211,7 +209,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "DROP FEATURE": _CHANGE,
     "REMOVE COLUMN MAPPING": _CHANGE,
     "VACUUM START": _operation(writes=frozenset({"deleted files"})),
-    "VACUUM END": _operation(writes=frozenset({"deleted files"})),
+    "VACUUM END": _operation(),
     "Empty Commit": _operation(),
 }
 """The operations of this engine, by their ``commitInfo.operation``."""

@@ -9,7 +9,7 @@ log: merged into one, an OPTIMIZE between two of them would be lost.
 deletion vectors, the new places of rows, or whether rows of new files match the reads. Then the verdict names them; the
 caller adds them to the :class:`~refdelta.core.rows.touched.Facts`, and checks again.
 
-Rule 6 of the contract fires only if VACUUM may delete files that a transaction brings back. A compaction moves rows,
+Rule 6 of the contract fires only if VACUUM may delete files that a transaction adds. A compaction moves rows,
 and :meth:`~refdelta.core.conflicts.state.TransactionState.advance` follows them, by their recorded places or by their
 ids. If they cannot be followed, it counts as a removal of its inputs, for rules 8 and 9. Number 5 of the contract is no
 rule: in-commit timestamps and the row ids of new files are assigned again after each winner
@@ -28,7 +28,7 @@ from pyroaring import BitMap64
 from refdelta import errors
 from refdelta.core.conflicts.state import AddedRows, ConflictCheck, TransactionState, Unlocated
 from refdelta.core.log.actions import DeletionVectorDescriptor
-from refdelta.core.log.footprint import VACUUM_END, Footprint
+from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.replay import file_key
 from refdelta.core.rows.sets import shown
 from refdelta.core.rows.touched import Facts
@@ -186,11 +186,11 @@ def _same_application(asked: ConflictCheck) -> Found:
 
 
 def _files_deleted(asked: ConflictCheck) -> Found:
-    since, before = asked.state.read.unowned_since, asked.winner.deletes_files_before
-    if asked.winner.operation == VACUUM_END and asked.state.vacuums:
-        # VACUUM START was checked already, with the same files.
+    before = asked.winner.deletes_files_before
+    if before is None:
         return None
-    return _PLAIN if since is not None and before is not None and since < before else None
+    since = asked.state.deletable_since(removed_only=asked.winner.deletes_removed_only)
+    return _PLAIN if since is not None and since <= before else None
 
 
 def _with_rows(test: Test) -> Test:
@@ -324,8 +324,8 @@ RULES: tuple[Rule, ...] = (
         6,
         "files-deleted",
         "deleted files",
-        "VACUUM deletes files for good, among which may be files that this transaction brings back",
-        "Repeat the operation: it then looks again whether its files are there.",
+        "VACUUM deletes files for good, among which may be files that this transaction adds",
+        "Repeat the operation: it then writes its files anew, or looks again whether they are there.",
         errors.ConcurrentDeleteReadException,
         _files_deleted,
     ),

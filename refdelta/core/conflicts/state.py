@@ -19,10 +19,11 @@ from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import EVERY_ROW, EVERYTHING, AnyOf, ReadSet, ReadTable, RowPredicate
 from refdelta.core.log.actions import Add, AnyAction, DeletionVectorDescriptor, Metadata, Remove
-from refdelta.core.log.footprint import VACUUM_END, VACUUM_START, Footprint, fold
+from refdelta.core.log.footprint import Footprint, fold
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import file_key
 from refdelta.core.log.statistics import num_records
+from refdelta.core.log.vacuums import VACUUM_START
 from refdelta.core.rows.deletes import RowDelete, known_vectors, take_over, tombstone, with_vector
 from refdelta.core.rows.file_state import FileState, Renewed, bits, vector_id
 from refdelta.core.rows.rebase import CompactionRebase
@@ -110,7 +111,6 @@ class TransactionState:
         domains: the metadata domains that it read or sets, and ``rests_on``.
         precedence: the skipped blind appends, see :mod:`refdelta.core.conflicts.precedence`.
         files: the files that it knows.
-        vacuums: the number of winners that began a VACUUM which has not ended.
     """
 
     read: ReadSet
@@ -128,7 +128,6 @@ class TransactionState:
     rows: AnyOf = field(init=False)
     precedence: Precedence = field(init=False)
     files: KnownFiles = field(init=False)
-    vacuums: int = 0
     # The file actions of the row-level changes, for conflict checks.
     _changed: tuple[Add | Remove, ...] = field(init=False)
 
@@ -184,6 +183,19 @@ class TransactionState:
         """The predicates of its reads: each row that it read satisfies one."""
         return (EVERY_ROW,) if self.everything else tuple(dict.fromkeys(one.predicate for one in self.read.rows))
 
+    def deletable_since(self, *, removed_only: bool) -> int | None:
+        """The earliest time, in milliseconds since 1970, at which a file that the transaction adds, and that VACUUM may
+        delete, became unreferenced; None if there is no such file.
+
+        Args:
+            removed_only: whether the VACUUM deletes no data file that the log does not name.
+        """
+        written = self.read.written_since if self.staged.adds and not removed_only else None
+        times = [self.read.unowned_since, written]
+        if self.changes.vectors and (self.changes.deletes or self.changes.groups):
+            times.append(self.changes.now_ms)  # files of deletion vectors, which the commit writes
+        return min((time for time in times if time is not None), default=None)
+
     def has_seen(self, metadata: Metadata) -> bool:
         """Whether this is the metadata that it read, which no winner so far has changed."""
         return self.table is not None and self.table.metadata == metadata
@@ -209,10 +221,6 @@ class TransactionState:
             if skipped:
                 self.files.unseen.update(same_path(add.path) for add in winner.adds)
             self.precedence.pass_over(winner, skipped=skipped)
-        if winner.operation == VACUUM_START:
-            self.vacuums += 1
-        elif winner.operation == VACUUM_END and self.vacuums:
-            self.vacuums -= 1
         renewed = self._renew(passed.touched)
         return self.files.advance(passed.touched) or renewed
 
@@ -327,7 +335,8 @@ class ConflictCheck:
         return (
             winner.only_files
             and not (state.one_writer or state.read.version < 0 or state.precedence.first)
-            and not (state.read.every_domain or state.read.unowned_since is not None)
+            and winner.operation != VACUUM_START
+            and not state.read.every_domain
             and not (state.everything and winner.removes)
             and self.touched.are_left_alone
             and not self.candidates

@@ -19,6 +19,7 @@ from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.lean import FileLine, LeanCommit, LeanInfo, decode_lean, lean_info, of_lines, whole_add
 from refdelta.core.log.paths import same_path, same_paths
 from refdelta.core.log.statistics import num_records
+from refdelta.core.log.vacuums import VACUUM_START, deletes_before, deletes_removed_only
 
 READ_PREDICATES = "readPredicates"
 """The field of commitInfo in which this engine records the reads of a transaction: a list of SQL predicates, one of
@@ -29,11 +30,6 @@ READ_DOMAINS = "readDomains"
 """The field of commitInfo in which this engine records the metadata domains that a transaction read: a list of names.
 Without it they are unknown, unless the commit is a blind append.
 """
-
-VACUUM_START, VACUUM_END = "VACUUM START", "VACUUM END"
-"""``commitInfo.operation`` of the commits around the deletion of files."""
-
-_ANY_TIME = 2**63 - 1
 
 _LOOKED_UP = 4
 """Up to this number of files of a commit are looked up one by one; for more, the whole commit is decoded."""
@@ -145,24 +141,21 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def deletes_files_before(self) -> int | None:
-        """For VACUUM START and VACUUM END, the time in milliseconds since 1970 before which a file must have become
-        unreferenced to be physically deleted. None for other commits.
-
-        The greatest time, so that any file may be deleted, if the retention or the time of the commit is unknown, as
-        in every VACUUM END.
+        """For VACUUM START, the time in milliseconds since 1970 until which a file must have become unreferenced to be
+        physically deleted, see :func:`~refdelta.core.log.vacuums.deletes_before`. None for other commits.
         """
-        if self.operation not in {VACUUM_START, VACUUM_END}:
-            return None
-        if self.source is None:
-            return _ANY_TIME
-        infos = [action.fields for action in self.source.actions() if isinstance(action, CommitInfo)]
-        retention = retention_ms(infos[-1]) if infos else None
-        if retention is None:
-            return _ANY_TIME
-        try:
-            return int(str(infos[-1].get("inCommitTimestamp", infos[-1].get("timestamp")))) - retention
-        except ValueError:
-            return _ANY_TIME
+        return deletes_before(self._info) if self.operation == VACUUM_START else None
+
+    @property
+    def deletes_removed_only(self) -> bool:
+        """For VACUUM START, see :func:`~refdelta.core.log.vacuums.deletes_removed_only`."""
+        return deletes_removed_only(self._info)
+
+    @property
+    def _info(self) -> Mapping[str, Any]:
+        """The last commitInfo of its file; empty without one."""
+        actions = self.source.actions() if self.source else ()
+        return next((action.fields for action in reversed(actions) if isinstance(action, CommitInfo)), {})
 
     @property
     def rearranges(self) -> bool:
@@ -259,17 +252,6 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return add if self.source is None else self.source.whole(add, among)
 
 
-def retention_ms(info: Mapping[str, Any]) -> int | None:
-    """The retention in the commitInfo of a VACUUM START, in milliseconds; None if there is none."""
-    parameters = info.get("operationParameters")
-    if not isinstance(parameters, dict):
-        return None
-    try:
-        return int(str(parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))))
-    except ValueError:
-        return None
-
-
 def _live_rows(file: Add | Remove) -> int | None:
     """The number of its live rows; None if its statistics do not have it."""
     rows = num_records(file)
@@ -319,14 +301,16 @@ def fold_commit(version: int, data: bytes, file: str, lines: Sequence[FileLine] 
 
 def fold_together(version: int, commits: Sequence[Sequence[FileLine]]) -> tuple[Footprint, list[LeanInfo]] | None:
     """One footprint of consecutive commits, with the files of all and the commitInfo of the last one; and all their
-    commitInfos. None if one of them has other actions than of files.
+    commitInfos. None if one of them has other actions than of files, or is a VACUUM START.
 
     Args:
         version: the version of the last one.
         commits: the lines of each.
     """
     found = of_lines(list(itertools.chain.from_iterable(commits))) if all(commits) else None
-    return None if found is None else (_folded(version, found), found.infos)
+    if found is None or any(info.operation == VACUUM_START for info in found.infos):
+        return None
+    return _folded(version, found), found.infos
 
 
 def _folded(version: int, commit: LeanCommit, source: CommitFile | None = None) -> Footprint:

@@ -43,6 +43,16 @@ def clustering_columns(domains: Mapping[str, DomainMetadata], schema: StructType
     return tuple(path for path in found if path is not None)
 
 
+def is_clustered_by(columns: tuple[ColumnPath, ...], domains: Mapping[str, DomainMetadata], schema: StructType) -> bool:
+    """Whether the domain names these columns and no others, not even one that the schema lacks."""
+    try:
+        known = clustering_columns(domains, schema)
+        named = len(_physical_paths(domains[DOMAIN])) if DOMAIN in domains else 0
+    except InvalidLogError:
+        return False
+    return columns == known and named == len(known)
+
+
 def clustering_domain(columns: Iterable[ColumnPath], schema: StructType) -> DomainMetadata:
     """The action that makes these the clustering columns, as delta-spark writes it.
 
@@ -66,7 +76,10 @@ def _physical_paths(domain: DomainMetadata) -> list[list[str]]:
     paths = [[path] if isinstance(path, str) else path for path in listed] if isinstance(listed, list) else [None]
     good = [path for path in paths if isinstance(path, list) and path and all(isinstance(name, str) for name in path)]
     if len(good) != len(paths):
-        raise InvalidLogError(f"the metadata domain {DOMAIN} does not list columns: {domain.configuration[:_SHOWN]}")
+        raise InvalidLogError(
+            f"the metadata domain {DOMAIN} does not list columns: {domain.configuration[:_SHOWN]}; alter.cluster_by() "
+            "sets others, and alter.cluster_by(None) none"
+        )
     return good
 
 

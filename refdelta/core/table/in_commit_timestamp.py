@@ -27,5 +27,8 @@ def enablement(protocol: Protocol, metadata: Metadata) -> Enablement | None:
     version = get(configuration, SINCE_VERSION)
     timestamp = get(configuration, SINCE_TIMESTAMP)
     if (version is None) != (timestamp is None):
-        raise InvalidLogError("of the two properties that say since when in-commit timestamps are on, one is missing")
+        raise InvalidLogError(
+            "of the two properties that say since when in-commit timestamps are on, one is missing; "
+            "alter.unset_table_properties(['delta.enableInCommitTimestamps']) turns them off"
+        )
     return Enablement(0, None) if version is None else Enablement(version, timestamp)

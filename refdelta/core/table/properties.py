@@ -286,7 +286,38 @@ def get(configuration: Mapping[str, str], name: str) -> Any:
     try:
         return row.read(text)
     except ValueError as error:
-        raise InvalidLogError(f"the table's property {row.name} is {text!r}, but it {error}") from None
+        raise InvalidLogError(_invalid(row, text, error)) from None
+
+
+def _invalid(row: Property, text: str, error: ValueError) -> str:
+    setting = "alter.set_table_properties gives it another value, and " if row.settable else ""
+    return (
+        f"the table's property {row.name} is {text!r}, but it {error}; {setting}"
+        f"alter.unset_table_properties([{row.name!r}]) removes it"
+    )
+
+
+def invalid_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a table whose values do not fit: by name, a sentence that says so and how to mend it.
+
+    Args:
+        configuration: of the table's metadata, in which another engine may have spelled a name otherwise.
+    """
+    found: dict[str, str] = {}
+    for key, text in configuration.items():
+        row = PROPERTIES.get(key.lower())
+        if row is not None:
+            try:
+                row.read(text)
+            except ValueError as error:
+                found[row.name] = _invalid(row, text, error)
+    return found
+
+
+def without_properties(configuration: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """A table's configuration without these properties, in whatever case their names are spelled."""
+    lower = {name.lower() for name in names}
+    return {key: text for key, text in configuration.items() if key.lower() not in lower}
 
 
 def records_changes(configuration: Mapping[str, str]) -> bool:

@@ -22,7 +22,7 @@ from refdelta.core.table.column_mapping import mode_of, schema_of, without_mappi
 from refdelta.core.table.evolution import check_type_changes
 from refdelta.core.table.features import check_readable, check_writable, features_of
 from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.core.table.properties import TableProperties, get
+from refdelta.core.table.properties import TableProperties, get, invalid_properties, without_properties
 from refdelta.core.table.row_tracking import hidden_columns, is_enabled
 from refdelta.core.table.types import StructType, parse_schema
 from refdelta.engine.arrow.arrays import empty_table
@@ -349,6 +349,17 @@ class Snapshot:
     def _checked(self) -> None:
         check_writable(self.protocol, self.metadata)
 
+    def with_valid_properties(self) -> Snapshot:
+        """The same version without the properties whose values do not fit, which another engine has written; for
+        statements that replace them.
+        """
+        configuration = self.metadata.configuration or {}
+        invalid = invalid_properties(configuration)
+        if not invalid:
+            return self
+        left = without_properties(configuration, invalid)
+        return replace(self, metadata=structs.replace(self.metadata, configuration=left))
+
     @property
     def due_for_checkpoint(self) -> bool:
         """Whether a checkpoint is due at this version, by the checkpoints that this handle knows. A listing shows
@@ -373,9 +384,9 @@ class Snapshot:
     @cached_property
     def _schedule(self) -> tuple[int | None, bool]:
         """``delta.checkpointInterval``, and whether checkpoints keep the sidecars of earlier ones. Reads depend on no
-        other property.
+        other property, and not on valid values of these.
         """
-        configuration = self.metadata.configuration or {}
+        configuration = self.with_valid_properties().metadata.configuration or {}
         keeps = "v2Checkpoint" in features_of(self.protocol) and get(configuration, "delta.checkpointPolicy") == "v2"
         return get(configuration, "delta.checkpointInterval"), keeps
 

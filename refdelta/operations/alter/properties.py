@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta import arguments
-from refdelta.core.table.properties import CONSTRAINT_PREFIX, PROPERTIES, validate
+from refdelta.core.table.properties import (
+    CONSTRAINT_PREFIX,
+    PROPERTIES,
+    invalid_properties,
+    validate,
+    without_properties,
+)
 from refdelta.core.table.protocol_choice import asked_features
 from refdelta.errors import InvalidArgumentError, unknown_name
 from refdelta.operations.alter.change import change_table, in_json
@@ -35,6 +41,7 @@ def set_properties(txn: Transaction, snapshot: Snapshot, properties: Mapping[str
 
     Raises:
         InvalidArgumentError: a property does not exist, or cannot have this value.
+        InvalidLogError: the table has another property whose value does not fit.
         UnsupportedFeatureError: a property needs a feature that this engine does not support.
     """
     if not properties:
@@ -42,6 +49,7 @@ def set_properties(txn: Transaction, snapshot: Snapshot, properties: Mapping[str
     given = {name: _text(value) for name, value in (arguments.mapping("properties", properties) or {}).items()}
     _check_no_constraints(given, "add_constraint adds one, and checks the existing rows")
     valid = validate(given)
+    txn.replaces_properties(valid)
     stored = {**(snapshot.metadata.configuration or {}), **valid}
     features = asked_features(given, snapshot.protocol)
     parameters = {"properties": in_json(given)}
@@ -62,6 +70,7 @@ def unset_properties(txn: Transaction, snapshot: Snapshot, names: Sequence[str],
 
     Raises:
         InvalidArgumentError: the table does not have a property, or users cannot change it.
+        InvalidLogError: the table has another property whose value does not fit.
         UnsupportedFeatureError: the table would need a feature that this engine does not support.
     """
     if isinstance(names, str) or not names:
@@ -69,14 +78,21 @@ def unset_properties(txn: Transaction, snapshot: Snapshot, names: Sequence[str],
     names, if_exists = arguments.names("names", names) or [], arguments.flag("if_exists", if_exists)
     _check_no_constraints(names, "drop_constraint removes it")
     stored = dict(snapshot.metadata.configuration or {})
+    invalid = {*txn.invalid, *invalid_properties(stored)}
+    keys = []
     for name in names:
         row = PROPERTIES.get(name.lower())
+        key = row.name if row is not None else name
+        keys.append(key)
+        if key in invalid:
+            stored = without_properties(stored, [key])
+            continue
         if row is not None and not row.settable:
             raise InvalidArgumentError(f"property {row.name} is managed by the engine and cannot be unset")
-        key = row.name if row is not None else name
         if key not in stored and not if_exists:
             raise InvalidArgumentError(unknown_name("property", name, stored, kinds="properties", where="the table"))
         stored.pop(key, None)
+    txn.replaces_properties(keys)
     txn.describe("UNSET TBLPROPERTIES", {"properties": in_json(list(names)), "ifExists": in_json(if_exists)}, {})
     _change(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
 

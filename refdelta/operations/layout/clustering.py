@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from refdelta import arguments
-from refdelta.core.table.clustering import DOMAIN, FEATURE, clustering_domain
+from refdelta.core.table.clustering import DOMAIN, FEATURE, clustering_domain, is_clustered_by
 from refdelta.core.table.features import features_of
 from refdelta.engine.parquet.column_stats import StatsLeaf
-from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, InvalidLogError
 from refdelta.operations.alter.change import change_table
 from refdelta.operations.alter.names import dotted, find_column
 
@@ -129,11 +129,15 @@ def cluster_by(txn: Transaction, snapshot: Snapshot, columns: Sequence[str] | st
         InvalidArgumentError: the table is partitioned; and as :func:`chosen_columns`.
     """
     names = arguments.names("cluster_by", columns) or []
-    chosen, old = chosen_columns(snapshot.schema, names), snapshot.clustering_columns
+    chosen = chosen_columns(snapshot.schema, names)
     clustered = FEATURE in features_of(snapshot.protocol)
-    if chosen == old and (clustered or not chosen):
+    if is_clustered_by(chosen, snapshot.domains, snapshot.schema) and (clustered or not chosen):
         txn.read_domains([DOMAIN])
         return
+    try:
+        old = snapshot.clustering_columns
+    except InvalidLogError:
+        old = ()  # it is replaced
     check_not_partitioned({FEATURE}, snapshot.partition_columns)
     before, after = (",".join(dotted(path) for path in paths) for paths in (old, chosen))
     txn.describe("CLUSTER BY", {"oldClusteringColumns": before, "newClusteringColumns": after}, {})

@@ -9,7 +9,7 @@ import pyarrow as pa
 from refdelta.core.log.paths import data_key
 from refdelta.engine.log.state import to_adds
 from refdelta.operations.dml.rewrite import remove_files
-from refdelta.operations.maintenance.restore import missing_keys
+from refdelta.transaction.deleted_files import missing_keys
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot

@@ -5,14 +5,12 @@ Only the log is written: files that were removed since are added again, and file
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.conflicts.rules import RULES
-from refdelta.core.log.footprint import VACUUM_END, VACUUM_START, retention_ms
 from refdelta.core.table.clustering import DOMAIN, clustering_domain
 from refdelta.core.table.column_mapping import restored
 from refdelta.core.table.features import features_of
@@ -20,17 +18,13 @@ from refdelta.core.table.protocol_choice import settled
 from refdelta.engine.log.references import referenced_keys
 from refdelta.engine.log.state import to_adds, without_shared
 from refdelta.engine.log.statistics import whole_adds
-from refdelta.engine.parquet.files import store_errors
-from refdelta.engine.scan.executor import ThreadExecutor
-from refdelta.errors import ConflictDetails, DataFileNotFoundError, InvalidArgumentError
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
 from refdelta.operations.alter.change import check_appended_nothing, stage_table, still_protected
 from refdelta.operations.dml.rewrite import remove_files
 from refdelta.operations.dml.row_ids import as_last_known
 from refdelta.operations.layout.clustering import check_not_partitioned
-from refdelta.operations.maintenance.history import history
 from refdelta.operations.write.identity import marks_of, with_marks
-from refdelta.transaction.commit_info import now_ms
-from refdelta_storage.errors import ObjectNotFoundError
+from refdelta.transaction.deleted_files import missing_keys, unreferenced_since
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _NAMED = 5  # the number of missing files that an error names
-_WORKERS = 16
 
 
 def restore(
@@ -61,6 +54,7 @@ def restore(
         ignore_missing_files: leave out files that are gone, instead of raising.
 
     Raises:
+        InvalidLogError: a property of ``then`` is not valid.
         InvalidArgumentError: ``then`` is newer than the transaction's snapshot; it is partitioned, and the table is
             clustered now; it has other columns than rows that the transaction has appended.
         DataFileNotFoundError: files of that version are gone; VACUUM removes them.
@@ -72,6 +66,8 @@ def restore(
         raise InvalidArgumentError(
             f"cannot restore version {then.version}: the transaction reads version {snapshot.version}, which is older"
         )
+    txn.replaces_properties(None)
+    _ = then.properties
     requested = features_of(then.protocol) - features_of(snapshot.protocol)
     metadata = still_protected(restored(then.metadata, snapshot.metadata), snapshot.metadata)
     # The marks of identity columns stay, so that no number is given twice.
@@ -84,9 +80,7 @@ def restore(
     back = without_shared(then.files, snapshot.files)
     if back.num_rows:
         # This is recorded before the files are looked up, so that a VACUUM that begins afterwards is a conflict.
-        since_ms = _unreferenced_since(snapshot, back)
-        txn.rest_on_files(since_ms)
-        check_no_vacuum_in_progress(snapshot, since_ms)
+        txn.rest_on_files(unreferenced_since(snapshot, back))
     back = _still_there(snapshot.store, back, then.version, ignore_missing_files)
     gone = to_adds(without_shared(snapshot.files, then.files))
     remove_files(txn, gone)
@@ -107,15 +101,6 @@ def restore(
         "restoredFilesSize": restored_size,
     }
     txn.describe("RESTORE", parameters, figures, _metrics(figures))
-
-
-def _unreferenced_since(snapshot: Snapshot, files: pa.Table) -> int:
-    """The earliest time at which one of these files was removed, in milliseconds since 1970; 0 if a tombstone is gone,
-    since checkpoints leave out expired ones.
-    """
-    removed = snapshot.tombstones().select(["path", "deletionTimestamp"])
-    times = files.select(["path"]).join(removed, "path", join_type="left outer")["deletionTimestamp"]
-    return 0 if times.null_count else pc.min(times).as_py() or 0
 
 
 def _same_columns(one: Metadata, other: Metadata) -> bool:
@@ -151,48 +136,3 @@ def _still_there(store: Store, files: pa.Table, version: int, ignore_missing_fil
     needs = ([*referenced_keys(files.slice(row, 1), store.uri).to_pylist()] for row in range(files.num_rows))
     gone = set(missing)
     return files.filter(pa.array([gone.isdisjoint(keys) for keys in needs], pa.bool_()))
-
-
-def missing_keys(store: Store, keys: list[str]) -> list[str]:
-    """Those of the keys that have no object, sorted; each is asked for."""
-
-    def is_missing(key: str) -> bool:
-        try:
-            store.head(key)
-        except ObjectNotFoundError:
-            return True
-        return False
-
-    with store_errors("look for the files of the table"):
-        found = ThreadExecutor(_WORKERS).map(is_missing, keys)
-        return sorted(key for key, missing in zip(keys, found, strict=True) if missing)
-
-
-LONGEST_MS: Final = 24 * 3_600_000
-"""The time in milliseconds after which a VACUUM without an end is taken for interrupted, and deletes nothing more."""
-
-_ADVICE: Final = (
-    "Repeat the operation when that VACUUM has ended; if it was interrupted, run VACUUM once more, which ends it."
-)
-
-
-def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
-    """Refuse to add files again that a VACUUM in progress may delete.
-
-    Args:
-        snapshot: the snapshot of the transaction.
-        since_ms: the earliest time at which one of the files may have become unreferenced, in milliseconds since 1970.
-
-    Raises:
-        ConcurrentDeleteReadException: a VACUUM is in progress, and may delete one of the files.
-    """
-    if snapshot.timestamp_ms <= since_ms:
-        return  # no VACUUM in the log is later than the removal of the files
-    oldest = now_ms() - LONGEST_MS
-    for entry in history(snapshot):
-        operation = entry.get("operation")
-        if operation == VACUUM_END or entry["timestamp"] < oldest:
-            return
-        if operation == VACUUM_START and since_ms < entry["timestamp"] - (retention_ms(entry) or 0):
-            rule = next(rule for rule in RULES if rule.id == "files-deleted")
-            raise rule.error(rule.sentence, ConflictDetails(rule.id, entry["version"], VACUUM_START, (), _ADVICE))

@@ -1,7 +1,8 @@
 """VACUUM: remove the files that no retained version needs.
 
 The deletion is not part of a commit. It is enclosed by two commits, VACUUM START and VACUUM END, as in Spark: they have
-no actions, and conflict with nothing.
+no actions. They conflict with transactions that add files which the VACUUM may delete
+(:mod:`refdelta.core.log.vacuums`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import itertools
 import logging
 import math
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,15 +24,20 @@ from refdelta import arguments
 from refdelta.core.log.actions import Cdc
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key, data_key
+from refdelta.core.log.vacuums import FULL, LONGEST_MS, STARTS, VACUUM_END, VACUUM_START
 from refdelta.core.pruning.partition_folders import partition_prefix
 from refdelta.core.table.features import check_writable
 from refdelta.core.table.types import physical_name
+from refdelta.engine.log.listing import file_time
 from refdelta.engine.log.managed_log import check_maintenance
 from refdelta.engine.log.references import REMOVAL_SCHEMA, referenced_keys, removals
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.executor import ThreadExecutor, checked
-from refdelta.errors import ConcurrentModificationError, DeltaError, InvalidArgumentError, StoreError
+from refdelta.errors import ConcurrentModificationError, DeltaError, InternalError, InvalidArgumentError, StoreError
+from refdelta.operations.alter.change import in_json
+from refdelta.transaction.commit_info import now_ms
+from refdelta.transaction.deleted_files import vacuums_in_progress
 from refdelta.transaction.options import CommitProperties
 from refdelta.transaction.options import checked as checked_properties
 from refdelta.transaction.results import CommitResult, VacuumResult
@@ -58,6 +63,9 @@ _KEYS_AT_ONCE = 1000
 _WORKERS = 8
 # VACUUM END reports a fact, so it is repeated after a conflict, up to so many attempts.
 _END_ATTEMPTS = 5
+# Deletions end before others take the VACUUM for interrupted, by clocks that differ.
+_CLOCKS_DIFFER_MS = 60_000
+_LONGEST_MS = LONGEST_MS - 60 * _CLOCKS_DIFFER_MS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,21 +132,33 @@ def vacuum(
     check_maintenance(snapshot.store, "vacuum")
     executor = checked(executor) or ThreadExecutor(_WORKERS)
     retention_ms, versions = request.retention_ms(snapshot), request.versions()
-    expired_ms = time.time_ns() // 1_000_000 - retention_ms
+    began_ms = now_ms()
     objects = list_objects(snapshot.store)
 
-    def look(snapshot: Snapshot) -> VacuumCandidates:
+    def look(snapshot: Snapshot, now_ms: int) -> VacuumCandidates:
+        expired_ms = now_ms - retention_ms
         return find_candidates(snapshot, objects, expired_ms=expired_ms, full=request.full, keep_versions=versions)
 
-    candidates = look(snapshot)
-    if dry_run or not candidates.objects.num_rows:
-        return _result(candidates, dry_run=dry_run, version=None), snapshot
-    run = _Run(snapshot.store, checked_properties(commit_properties), executor)
-    snapshot, others_committed = run.start(snapshot, candidates, request, retention_ms)
-    if others_committed:
-        # Another commit, such as a RESTORE, may need files again. Later ones find VACUUM START in the history.
-        candidates = look(snapshot)
-    end, snapshot = run.delete(snapshot, candidates, progress)
+    candidates = look(snapshot, began_ms)
+    if dry_run:
+        return _result(candidates, dry_run=True, version=None), snapshot
+    run = _Run(snapshot.store, request, retention_ms, checked_properties(commit_properties), executor)
+    if not candidates.objects.num_rows:
+        interrupted = run.finished(snapshot, began_ms)
+        if not interrupted:
+            return _result(candidates, dry_run=False, version=None), snapshot
+        end, snapshot = run.end(snapshot, "COMPLETED", interrupted, 0)
+        return _result(candidates, dry_run=False, version=end.version), snapshot
+    started, snapshot = run.start(snapshot, candidates)
+    # Another commit, such as a RESTORE, may need files again. Later ones find VACUUM START in the log.
+    again = bool(started.rebased_over)
+    store_ms = file_time(snapshot.store, commit_key(run.started))
+    if store_ms < began_ms - _CLOCKS_DIFFER_MS:
+        # The times of files are those of the store, whose clock counts if this one is ahead of it.
+        again, began_ms = True, store_ms
+    if again:
+        candidates = look(snapshot, began_ms)
+    end, snapshot = run.delete(snapshot, candidates, began_ms, progress)
     return _result(candidates, dry_run=False, version=end.version), snapshot
 
 
@@ -152,48 +172,68 @@ def _result(candidates: VacuumCandidates, *, dry_run: bool, version: int | None)
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
-    """The two commits of a VACUUM, and the deletion between them."""
+    """The two commits of a VACUUM, and the deletion between them.
+
+    Attributes:
+        started: the version of VACUUM START.
+    """
 
     store: Store
+    request: VacuumRequest
+    retention_ms: int
     properties: CommitProperties
     executor: Executor
+    started: int = -1
 
-    def start(
-        self, snapshot: Snapshot, candidates: VacuumCandidates, request: VacuumRequest, retention_ms: int
-    ) -> tuple[Snapshot, bool]:
-        """Commit VACUUM START. Returns the snapshot after it, and whether others committed meanwhile."""
-        parameters: dict[str, Any] = {"retentionCheckEnabled": request.enforce_retention_duration}
+    def finished(self, snapshot: Snapshot, began_ms: int) -> list[int]:
+        """The versions of the STARTs of others that no END follows, and all of whose files go by this VACUUM, or are
+        gone: they were interrupted, or have nothing left to delete.
+        """
+        if self.request.versions():
+            return []
+        expired_ms, full = began_ms - self.retention_ms, self.request.full
+        found = vacuums_in_progress(snapshot)
+        return [one.version for one in found if one.before_ms <= expired_ms and (full or one.removed_only)]
+
+    def start(self, snapshot: Snapshot, candidates: VacuumCandidates) -> tuple[CommitResult, Snapshot]:
+        """Commit VACUUM START. Returns its result and the snapshot after it."""
+        request = self.request
+        parameters: dict[str, Any] = {"retentionCheckEnabled": request.enforce_retention_duration, FULL: request.full}
         if request.retention_hours is not None:
-            parameters["specifiedRetentionMillis"] = retention_ms
+            parameters["specifiedRetentionMillis"] = self.retention_ms
         parameters["defaultRetentionMillis"] = snapshot.properties.deleted_file_retention_ms
         metrics = {"numFilesToDelete": candidates.objects.num_rows, "sizeOfDataToDelete": candidates.size_bytes}
         # The application's version is recorded by VACUUM END. If that is not allowed, no file may be deleted.
         Transaction(self.store, snapshot, commit_properties=self.properties, age=None)
         noted = CommitProperties(self.properties.custom_metadata, self.properties.user_metadata)
-        done, after = self._note(snapshot, "VACUUM START", parameters, metrics, noted)
-        return after, bool(done.rebased_over)
+        done, after = self._note(snapshot, VACUUM_START, parameters, metrics, noted)
+        if done.version is None:
+            raise InternalError("VACUUM START was not committed")
+        self.started = done.version
+        return done, after
 
     def delete(
-        self, snapshot: Snapshot, candidates: VacuumCandidates, progress: Progress | None
+        self, snapshot: Snapshot, candidates: VacuumCandidates, began_ms: int, progress: Progress | None
     ) -> tuple[CommitResult, Snapshot]:
         """Delete files and commit VACUUM END, also after a failure. Returns its result and the snapshot after it."""
         try:
+            finished = [version for version in self.finished(snapshot, began_ms) if version != self.started]
             count = self._delete(candidates, progress)
         except BaseException:
             with suppress(DeltaError):
-                self._end(snapshot, {"status": "FAILED"}, {})
+                self.end(snapshot, "FAILED", [self.started])
             raise
-        metrics = {"numDeletedFiles": count, "numVacuumedDirectories": 0}
-        return self._end(snapshot, {"status": "COMPLETED"}, metrics)
+        return self.end(snapshot, "COMPLETED", [self.started, *finished], count)
 
     def _delete(self, candidates: VacuumCandidates, progress: Progress | None) -> int:
         keys = iter(candidates.objects.column("key").to_pylist())
         total, done = candidates.objects.num_rows, 0
         portions = iter(lambda: list(itertools.islice(keys, _KEYS_AT_ONCE)), [])
+        delete = functools.partial(_delete, self.store, now_ms() + _LONGEST_MS)
         try:
-            for count in self.executor.map(functools.partial(_delete, self.store), portions):
+            for count in self.executor.map(delete, portions):
                 done += count
                 log.info("VACUUM has removed %d of %d files", done, total)
                 if progress:
@@ -202,15 +242,18 @@ class _Run:
             raise StoreError(f"cannot remove files, at least {done} of {total} are removed: {error}") from error
         return done
 
-    def _end(
-        self, snapshot: Snapshot, parameters: dict[str, Any], metrics: dict[str, int]
+    def end(
+        self, snapshot: Snapshot, status: str, starts: Sequence[int], deleted: int | None = None
     ) -> tuple[CommitResult, Snapshot]:
+        """Commit VACUUM END for these STARTs. Returns its result and the snapshot after it."""
+        parameters = {"status": status, STARTS: in_json(starts)}
+        metrics = {} if deleted is None else {"numDeletedFiles": deleted, "numVacuumedDirectories": 0}
         for _ in range(_END_ATTEMPTS - 1):
             try:
-                return self._note(snapshot, "VACUUM END", parameters, metrics, self.properties)
+                return self._note(snapshot, VACUUM_END, parameters, metrics, self.properties)
             except ConcurrentModificationError:
                 snapshot = snapshot.advance()
-        return self._note(snapshot, "VACUUM END", parameters, metrics, self.properties)
+        return self._note(snapshot, VACUUM_END, parameters, metrics, self.properties)
 
     def _note(
         self,
@@ -226,7 +269,10 @@ class _Run:
         return txn.commit(), txn.result_snapshot or snapshot.advance()
 
 
-def _delete(store: Store, keys: list[str]) -> int:
+def _delete(store: Store, until_ms: int, keys: list[str]) -> int:
+    if now_ms() > until_ms:
+        hours = LONGEST_MS // 3_600_000
+        raise StoreError(f"VACUUM stops {hours} hours after its start, as others rely on; run it again for the rest")
     try:
         store.delete(keys)
     except StorageError as error:

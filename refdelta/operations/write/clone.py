@@ -12,10 +12,15 @@ from refdelta.core.log.paths import absolute_uri, encode_path
 from refdelta.core.rows.deletion_vector import RelativeKey, locate
 from refdelta.core.table.features import check_writable
 from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
+from refdelta.engine.log.references import referenced_keys
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import without_shared
 from refdelta.engine.log.statistics import whole_adds
+from refdelta.errors import DataFileNotFoundError
 from refdelta.operations.alter.change import PROTECTED
 from refdelta.operations.dml.row_ids import counted
 from refdelta.transaction.commit_info import now_ms
+from refdelta.transaction.deleted_files import check_no_vacuum_in_progress, missing_keys, unreferenced_since
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor
@@ -36,11 +41,17 @@ def clone(txn: Transaction, source: Snapshot) -> None:
         txn: the transaction, of a folder without a log.
         source: the version that is cloned.
 
+    Files that the source has removed since are looked for: VACUUM of the source deletes them some day, and the clone
+    keeps none of them.
+
     Raises:
+        DataFileNotFoundError: files of an older version are gone.
+        ConcurrentDeleteReadException: a VACUUM of the source is in progress, and may delete some of them.
         UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
         DataFileNotFoundError, DataFileError: rows are tracked, and a file whose number of rows the log lacks cannot be
             read.
     """
+    _check_files_stay(source)
     left = (*_OF_THE_HISTORY, ID_COLUMN, VERSION_COLUMN)
     configuration = {k: v for k, v in (source.metadata.configuration or {}).items() if k not in left}
     metadata = msgspec.structs.replace(
@@ -70,6 +81,21 @@ def clone(txn: Transaction, source: Snapshot) -> None:
         "isShallow": True,
     }
     txn.describe("CLONE", parameters, figures, {"num_added_files": len(adds)})
+
+
+def _check_files_stay(source: Snapshot) -> None:
+    newest = load_snapshot(source.store)
+    removed = newest.version > source.version and without_shared(source.files, newest.files)
+    if not removed or not removed.num_rows:
+        return
+    check_no_vacuum_in_progress(newest, unreferenced_since(newest, removed))
+    keys = referenced_keys(removed, source.store.uri, resolvable=True).unique().to_pylist()
+    if missing := missing_keys(source.store, keys):
+        raise DataFileNotFoundError(
+            f"version {source.version} cannot be cloned: {len(missing)} of its files are gone, probably removed by "
+            f"VACUUM: {missing[0]}; clone a newer version",
+            file=missing[0],
+        )
 
 
 def _placed(add: Add, table_uri: str) -> Add:

@@ -49,6 +49,7 @@ def replace(txn: Transaction, snapshot: Snapshot, target: Target) -> None:
         ConstraintViolationError: the old table is append-only.
         InvalidArgumentError: the new table is partitioned, and the old one is clustered.
     """
+    txn.replaces_properties(None)
     metadata = still_protected(next(a for a in target.changes if isinstance(a, Metadata)), snapshot.metadata)
     asked = next(action for action in target.changes if isinstance(action, Protocol))
     protocol = settled(snapshot.protocol, metadata, features_of(asked), snapshot.metadata, keeps_files=False)

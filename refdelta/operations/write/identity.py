@@ -70,7 +70,8 @@ class Numbering(msgspec.Struct, frozen=True):
         )
         if not whole or step == 0 or not isinstance(explicit, bool) or field.type != LONG:
             raise InvalidLogError(
-                f"column {field.name!r}, a {field.type}, has invalid metadata for an identity column: {metadata}"
+                f"column {field.name!r}, a {field.type}, has invalid metadata for an identity column: {metadata}; "
+                'a write with mode="overwrite" and schema_mode="overwrite" replaces the columns'
             )
         return cls(field, start, step, mark, explicit)  # type: ignore[arg-type]
 
@@ -183,6 +184,14 @@ def without_marks(metadata: Metadata) -> Metadata:
 
 
 def marks_of(schema: StructType) -> dict[str, int]:
-    """The marks of the identity columns, by physical name."""
-    found = ((physical_name(field), Numbering.of(field)) for field in schema)
-    return {name: numbering.mark for name, numbering in found if numbering and numbering.mark is not None}
+    """The marks of the identity columns, by physical name. A column whose metadata is not valid has none."""
+
+    def mark(field: StructField) -> int | None:
+        try:
+            numbering = Numbering.of(field)
+        except InvalidLogError:
+            return None
+        return None if numbering is None else numbering.mark
+
+    found = ((physical_name(field), mark(field)) for field in schema)
+    return {name: mark for name, mark in found if mark is not None}

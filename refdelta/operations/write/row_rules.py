@@ -139,7 +139,14 @@ class RowRules(msgspec.Struct, frozen=True):
             InvalidArgumentError: a rule uses a column that the schema lacks.
         """
         checks = [
-            _check("checkConstraints", f"the CHECK constraint {name!r}", sql, schema, now)
+            _check(
+                "checkConstraints",
+                f"the CHECK constraint {name!r}",
+                sql,
+                schema,
+                now,
+                f"alter.drop_constraint({name!r}) removes it",
+            )
             for name, sql in constraints(configuration).items()
         ]
         checks += [
@@ -295,6 +302,7 @@ def _value(what: str, feature: str, field: StructField, key: str, scope: StructT
     from refdelta.engine.expressions.sql import parse_expression
 
     sql = str(field.metadata[key])
+    mend = _OVERWRITE if key == GENERATION else f"alter.drop_default({field.name!r}) removes it"
     what = f"the {what} of column {field.name} ({sql})"
     if is_nested(field.type) and sql.strip().lower() != "null":
         raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: it is {field.type}")
@@ -302,10 +310,10 @@ def _value(what: str, feature: str, field: StructField, key: str, scope: StructT
         return store_assign(parse_expression(sql, scope, now=now, recorded=True), as_nullable(field.type), field.name)
     except ColumnNotFoundError as error:
         raise InvalidArgumentError(
-            f"{what} uses a column that does not exist or is generated itself: {error}"
+            f"{what} uses a column that does not exist or is generated itself: {error}; {mend}"
         ) from None
     except (PredicateError, SchemaMismatchError) as error:
-        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: {error}") from None
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be computed: {error}; {mend}") from None
 
 
 def _follows(one: MadeColumn) -> RowCheck:
@@ -318,15 +326,18 @@ def _follows(one: MadeColumn) -> RowCheck:
     return RowCheck("generatedColumns", f"the expression of the generated column {field.name}", sql, same, field.name)
 
 
-def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None) -> RowCheck:
+_OVERWRITE = 'a write with mode="overwrite" and schema_mode="overwrite" replaces the columns'
+
+
+def _check(feature: str, what: str, sql: str, schema: StructType, now: int | None, mend: str = _OVERWRITE) -> RowCheck:
     from refdelta.engine.expressions.sql import parse_predicate
 
     try:
         return RowCheck(feature, what, sql, parse_predicate(sql, schema, now=now, recorded=True))
     except ColumnNotFoundError as error:
-        raise InvalidArgumentError(f"{what} ({sql}) uses a column that does not exist: {error}") from None
+        raise InvalidArgumentError(f"{what} ({sql}) uses a column that does not exist: {error}; {mend}") from None
     except PredicateError as error:
-        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be checked: {error}") from None
+        raise UnsupportedFeatureError([feature], "write to", f"{what} cannot be checked: {error}; {mend}") from None
 
 
 def invariant_sql(field: StructField, path: str) -> str:
@@ -334,7 +345,9 @@ def invariant_sql(field: StructField, path: str) -> str:
     try:
         return str(json.loads(field.metadata[INVARIANTS])["expression"]["expression"])
     except (ValueError, TypeError, KeyError):
-        raise InvalidLogError(f"the invariant of column {path} is not valid: {field.metadata[INVARIANTS]!r}") from None
+        raise InvalidLogError(
+            f"the invariant of column {path} is not valid: {field.metadata[INVARIANTS]!r}; {_OVERWRITE}"
+        ) from None
 
 
 def _marked(schema: StructType, above: str = "") -> Iterator[tuple[str, StructField]]:

@@ -69,7 +69,8 @@ def reads_of(prepared):
     found = {"added rows", "removed rows", "moved rows"} if read.reads or read.files else set()
     found |= {"domains"} if read.domains or read.every_domain else set()
     found |= {"applications"} if read.app_ids else set()
-    return found | ({"deleted files"} if read.unowned_since is not None else set())
+    adds = any(isinstance(action, Add) for action in prepared.actions)
+    return found | ({"deleted files"} if adds or read.unowned_since is not None else set())
 
 
 def writes_of(prepared):

@@ -1,0 +1,167 @@
+"""Files that VACUUM may delete: what is looked up before a transaction adds files that it did not write just now.
+
+The commit itself conflicts with each VACUUM START among the winners (:mod:`refdelta.core.conflicts.rules`). A VACUUM
+that was in progress at the snapshot is no winner, so it is looked for in the log.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.compute as pc
+
+from refdelta.core.conflicts.rules import RULES
+from refdelta.core.log.paths import commit_key, parse_log_name
+from refdelta.core.log.vacuums import (
+    LONGEST_MS,
+    VACUUM_END,
+    VACUUM_START,
+    Vacuum,
+    deletes_before,
+    ended_by,
+    in_progress,
+)
+from refdelta.engine.log.listing import list_log
+from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.errors import ConflictDetails
+from refdelta.transaction.commit_info import now_ms
+from refdelta.transaction.parties import commit_info_of
+from refdelta_storage.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta_storage import Store
+
+_WORKERS = 16
+_AT_ONCE = 100
+"""The number of commits that are fetched at once: few round trips for a long history, and bounded memory."""
+
+_FIRST_LISTED, _GROWTH = 10, 10
+"""The number of versions of the first listing, and the factor to the next one."""
+
+_CLOCKS_DIFFER_MS = {False: 10, True: 2_000}
+"""For a local and for a remote store, the rounding of times up to which a VACUUM is found that began when its files
+became unreferenced: a kernel's clock ticks every few milliseconds, and S3 counts seconds.
+"""
+
+_OPERATIONS = frozenset({VACUUM_START, VACUUM_END})
+
+_ADVICE: Final = (
+    "Repeat the operation when that VACUUM has ended. If it was interrupted, run VACUUM once more, with the same "
+    f"arguments: it ends the interrupted one, which otherwise counts as ended after {LONGEST_MS // 3_600_000} hours."
+)
+
+
+def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
+    """Refuse to add files that a VACUUM in progress may delete.
+
+    Args:
+        snapshot: the table whose VACUUM may delete them: the snapshot of the transaction.
+        since_ms: the earliest time at which one of the files may have become unreferenced, in milliseconds since 1970.
+
+    Raises:
+        ConcurrentDeleteReadException: a VACUUM is in progress, and may delete one of the files.
+    """
+    if snapshot.timestamp_ms < since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]:
+        return  # no VACUUM in the log is later than the removal of the files
+    found = [one for one in vacuums_in_progress(snapshot, since_ms) if since_ms <= one.before_ms]
+    if found:
+        rule = next(rule for rule in RULES if rule.id == "files-deleted")
+        raise rule.error(rule.sentence, ConflictDetails(rule.id, found[-1].version, VACUUM_START, (), _ADVICE))
+
+
+def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
+    """The VACUUMs of a table that may still delete files, see :func:`refdelta.core.log.vacuums.in_progress`.
+
+    Args:
+        snapshot: the table.
+        since_ms: VACUUMs that began until then, and those that cannot delete files which became unreferenced later, may
+            be left out. A recent time makes the look at the log short.
+    """
+    now, oldest_ms = now_ms(), since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]
+    read: list[tuple[int, int, dict[str, Any]]] = []
+    named, unnamed, uncertain = set[int](), False, False
+    for version, time_ms, look in _newest_first(snapshot):
+        early = time_ms < max(oldest_ms, now - LONGEST_MS)
+        if time_ms < now - 2 * LONGEST_MS or (early and not uncertain):
+            break
+        info = look()
+        read.append((version, time_ms, info if info.get("operation") in _OPERATIONS else {}))
+        if info.get("operation") == VACUUM_END:
+            ended = ended_by(info)
+            named.update(ended or ())
+            unnamed = unnamed or ended is None
+        elif info.get("operation") == VACUUM_START and version not in named:
+            # Of several STARTs before an END without names it is not known which one it ends.
+            uncertain = uncertain or (unnamed and since_ms <= deletes_before(info, time_ms))
+    return in_progress(reversed(read), now)
+
+
+def _newest_first(snapshot: Snapshot) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
+    """Version, file time and a function that returns the commitInfo of the commits up to a snapshot, newest first."""
+    store = snapshot.store
+    if store.capabilities.remote:
+        yield from _listed(store, snapshot.version + 1)
+        return
+    # A listing of a long log takes longer than a look at its last files.
+    with store_errors("read the log"), suppress(ObjectNotFoundError):  # older versions were cleaned up
+        for version in range(snapshot.version, -1, -1):
+            key = commit_key(version)
+            yield version, store.head(key).mtime_ms, partial(_commit_info, store, key)
+
+
+def _commit_info(store: Store, key: str) -> dict[str, Any]:
+    with store_errors("read the log"):
+        return commit_info_of(store.get(key))
+
+
+def _listed(store: Store, end: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
+    count = _FIRST_LISTED
+    while end > 0:
+        start = max(0, end - count)
+        names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in list_log(store, start))
+        times = [(name.version, ms) for name, ms in names if name and name.kind == "commit" and name.version < end]
+        if not times:
+            return  # older versions were cleaned up
+        for at in range(0, len(times), _AT_ONCE):
+            some = times[::-1][at : at + _AT_ONCE]
+            with store_errors("read the log"):
+                contents = store.get_many([commit_key(version) for version, _ in some])
+            for (version, time_ms), data in zip(some, contents, strict=True):
+                yield version, time_ms, partial(commit_info_of, data)
+        end, count = start, count * _GROWTH
+
+
+def unreferenced_since(snapshot: Snapshot, files: pa.Table) -> int:
+    """The earliest time at which one of these files was removed, in milliseconds since 1970; 0 if a tombstone is gone,
+    since checkpoints leave out expired ones.
+
+    Args:
+        snapshot: the newest version.
+        files: files of an earlier version that are not live in it.
+    """
+    removed = snapshot.tombstones().select(["path", "deletionTimestamp"])
+    times = files.select(["path"]).join(removed, "path", join_type="left outer")["deletionTimestamp"]
+    return 0 if times.null_count else pc.min(times).as_py() or 0
+
+
+def missing_keys(store: Store, keys: list[str]) -> list[str]:
+    """Those of the keys that have no object, sorted; each is asked for."""
+
+    def is_missing(key: str) -> bool:
+        try:
+            store.head(key)
+        except ObjectNotFoundError:
+            return True
+        return False
+
+    with store_errors("look for the files of the table"):
+        found = ThreadExecutor(_WORKERS).map(is_missing, keys)
+        return sorted(key for key, missing in zip(keys, found, strict=True) if missing)
