@@ -1,6 +1,6 @@
 """A store in a folder of this machine, whose files other programs read and write too."""
 # Plain calls of `os`, one or two an operation: building pathlib's objects would cost as much as the calls themselves.
-# ruff: noqa: PTH100, PTH108, PTH112, PTH116, PTH123
+# ruff: noqa: PTH100, PTH106, PTH108, PTH112, PTH116, PTH123
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_ranges,
+    created_or_raise,
     order_key,
 )
 from refdelta_storage.disk import (
@@ -36,7 +37,7 @@ from refdelta_storage.disk import (
     wanted,
 )
 from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
-from refdelta_storage.naming import Naming, taken
+from refdelta_storage.naming import Naming, NewFile, taken
 
 _BUFFER = 1 << 20
 # No link is followed, and no pipe is waited for.
@@ -109,19 +110,64 @@ class LocalStore(Store):
         path = self._path(key)
         with self._errors("write", key):
             file = self._names.begin(path)
+        with self._writing(key, file) as stream:
+            yield stream
+            with self._errors("write", key):
+                stream.close()
+                self._names.finish(file)
+
+    @contextmanager
+    def _writing(self, key: str, file: NewFile) -> Iterator[BinaryIO]:
+        """A stream into a new file, which is discarded at the end unless it got a name."""
         try:
             raw = OutputFile(file.descriptor, lambda error: failure("write", key, self.uri, error))
             stream = io.BufferedWriter(raw, _BUFFER)
             try:
                 yield stream
-                with self._errors("write", key):
-                    stream.close()
-                    self._names.finish(file)
             finally:
                 with contextlib.suppress(OSError):
                     stream.close()
         finally:
             file.discard()
+
+    @contextmanager
+    def create_output(self, key: str) -> Iterator[BinaryIO]:
+        path = self._path(key)
+        with self._errors("create", key):
+            file = self._names.begin(path)
+        with self._writing(key, file) as stream:
+            yield stream
+            with self._errors("create", key):
+                stream.close()
+                outcome = self._names.claim(file)
+        created_or_raise(key, self.uri, outcome)
+
+    @contextmanager
+    def pinned(self, folder: str) -> Iterator[Store]:
+        from refdelta_storage.pinned import PINS, PinnedFolder
+
+        path = self._path(folder)
+        if not PINS:
+            with self._errors("read", folder):
+                os.stat(path)
+            yield self
+            return
+        with self._errors("read", folder):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield PinnedFolder(self, folder, descriptor, fsync=self._names.fsync)
+        finally:
+            os.close(descriptor)
+
+    def remove_empty(self, folder: str) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(self._path(folder))
+
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        for info in infos:
+            found = self._head_or_none(info.key)
+            if found is not None and info.is_same(found):
+                self.delete([info.key])
 
     def delete(self, keys: Iterable[str]) -> None:
         first: StorageError | None = None
@@ -348,7 +394,8 @@ def _read(stream: io.FileIO, start: int, length: int) -> bytes:
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
+    time_ns = status.st_mtime_ns
+    return ObjectInfo(key, status.st_size, time_ns // 1_000_000, (status.st_ino, time_ns))
 
 
 # --- symbolic links ---
