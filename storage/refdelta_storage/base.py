@@ -238,7 +238,9 @@ class Store(abc.ABC):
         yield self
 
     def remove_empty(self, folder: str) -> None:  # noqa: B027 - most stores have no folders
-        """Remove a folder of a disk in which there is nothing. Other stores have no folders."""
+        """Remove the folder of a :meth:`pinned` view, or one in it, if there is nothing in it. Other stores have no
+        folders.
+        """
 
     def local_path(self, key: str) -> str | None:  # noqa: ARG002 - most stores have none
         """A path that native code on this machine may open for reading instead of going through Python, or None."""

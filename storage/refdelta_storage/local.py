@@ -1,6 +1,6 @@
 """A store in a folder of this machine, whose files other programs read and write too."""
 # Plain calls of `os`, one or two an operation: building pathlib's objects would cost as much as the calls themselves.
-# ruff: noqa: PTH100, PTH106, PTH108, PTH112, PTH116, PTH123
+# ruff: noqa: PTH100, PTH108, PTH112, PTH116, PTH123
 
 from __future__ import annotations
 
@@ -158,10 +158,6 @@ class LocalStore(Store):
             yield PinnedFolder(self, folder, descriptor, fsync=self._names.fsync)
         finally:
             os.close(descriptor)
-
-    def remove_empty(self, folder: str) -> None:
-        with contextlib.suppress(OSError):
-            os.rmdir(self._path(folder))
 
     def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
         for info in infos:

@@ -1,6 +1,6 @@
 """A folder of a disk by its descriptor: what is written goes into it, whatever has its path by now."""
 # As in `local`: plain calls of `os`.
-# ruff: noqa: D102, PTH120
+# ruff: noqa: D102, PTH106, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from refdelta_storage.wrappers import WrapperStore
 if TYPE_CHECKING:
     from refdelta_storage.local import LocalStore
 
-PINS = hasattr(os, "O_DIRECTORY") and {os.open, os.link, os.rename, os.unlink, os.mkdir, os.stat} <= os.supports_dir_fd
+PINS = (
+    hasattr(os, "O_DIRECTORY")
+    and {os.open, os.link, os.rename, os.unlink, os.mkdir, os.rmdir, os.stat} <= os.supports_dir_fd
+)
 """Whether the system knows files by a folder's descriptor and a name."""
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -144,6 +147,16 @@ class PinnedFolder(WrapperStore):
     def _unlink(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove the folder, or one in it, if it is empty and still has its path."""
+        with contextlib.suppress(OSError):
+            if folder.startswith(self._folder):
+                os.rmdir(folder.removeprefix(self._folder), dir_fd=self._descriptor)
+            elif f"{folder}/" == self._folder and (path := self.inner.local_path(folder)) is not None:
+                here = os.fstat(self._descriptor)
+                if os.path.samestat(os.stat(path), here):
+                    os.rmdir(path)
 
     def delete(self, keys: Iterable[str]) -> None:
         others: builtins.list[str] = []
