@@ -41,7 +41,7 @@ PutOutcome = Created | Exists | Unknown
 
 
 Tag = str | int | tuple[int, ...]
-"""What identifies an object among all that ever had its key: see :class:`ObjectInfo`."""
+"""The identity of an object among all that ever had its key: see :class:`ObjectInfo`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ class PinnedFolder(WrapperStore):
             self._unlink(temporary)
 
     def _rename(self, temporary: str, name: str) -> PutOutcome:
-        """Where there are no hard links: what is written here is the same from each writer, so the last one may win."""
+        """Give a file its name without a hard link. It is not exclusive: of two writers, the last one wins."""
         with contextlib.suppress(FileNotFoundError):
             os.stat(name, dir_fd=self._descriptor)
             return Exists()

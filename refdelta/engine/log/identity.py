@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from refdelta.core.commit.effects import No, Replaced, Yes
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import decode_line
 from refdelta.core.log.paths import LOG, SIDECARS
@@ -51,22 +52,28 @@ class CommitIdentity(msgspec.Struct, frozen=True):
         return None if last is None else cls(last, snapshot.commit_info)
 
     def stands(self, store: Store) -> bool:
-        """Whether the log in a store still has this commit. One request, two if the object differs or has no tag.
+        """Whether the log in a store still has this commit. See :meth:`look`."""
+        return isinstance(self.look(store), Yes)
+
+    def look(self, store: Store) -> Yes | No | Replaced:
+        """Look whether the log in a store still has this commit. One request, two if the object has another tag.
 
         Raises ``StorageError``.
         """
         managed = managed_by(store)
         store = store if managed is None else managed.inner
-        key = self.file.key
+        file, same = self.file, False
         try:
-            if self.file.tag is None and self.info is not None:
-                return self.is_content(store.get(key))
-            found = store.head(key)
-            if self.file.is_same(found.size, found.mtime_ms, found.tag):
-                return True
-            return self.info is not None and self.is_content(store.get(key))
+            if file.tag is not None or self.info is None:
+                found = store.head(file.key)
+                if store.capabilities.remote and None in (file.tag, found.tag):
+                    # Object stores round the time in a reply to HEAD, but not in a listing.
+                    same = self.info is None and found.size == file.size
+                else:
+                    same = file.is_same(found.size, found.mtime_ms, found.tag)
+            return Yes() if same or self.is_content(store) else Replaced()
         except ObjectNotFoundError:
-            return False
+            return No()
 
     def located(self, store: Store) -> CommitIdentity | None:
         """The same with the tag of the object, by which it is compared at less cost; None if the log in a store no
@@ -82,10 +89,11 @@ class CommitIdentity(msgspec.Struct, frozen=True):
         # If the content is that of this commit now, it was when the tag was asked for.
         return structs.replace(self, file=structs.replace(self.file, tag=found.tag)) if self.stands(store) else None
 
-    def is_content(self, data: bytes) -> bool:
-        """Whether a commit file with this content has the same commitInfo."""
+    def is_content(self, store: Store) -> bool:
+        """Whether the commit file has the same commitInfo. Raises ``ObjectNotFoundError``."""
         if self.info is None:
             return False
+        data = store.get(self.file.key)
         txn_id = self.info.fields.get("txnId")
         if isinstance(txn_id, str) and len(txn_id) >= _LONG:
             return txn_id.encode() in data
