@@ -2,7 +2,7 @@
 
 A task has a table and a kind. The kind says how many tasks of a table run side by side, how many wait for their turn,
 and whether a new one takes the place of one that waits. Where too many wait, the caller waits. None runs during a fork.
-What a task writes belongs to a commit, whose identity it compares itself (:mod:`refdelta.engine.log.identity`).
+The files of a task belong to a commit, whose identity it compares itself (:mod:`refdelta.engine.log.identity`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from refdelta.errors import InvalidArgumentError
+from refdelta import arguments
 
 log = logging.getLogger("refdelta")
 
@@ -164,7 +164,8 @@ def settle(table_uri: str | None = None, timeout: float | None = None) -> bool:
             return True
         place = None if table_uri is None else _place_of(table_uri)
         asked = {task for task in _tasks if place is None or place == task.place or table_uri == task.uri}
-        return _changed.wait_for(lambda: asked.isdisjoint(_tasks), timeout)
+        limit = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+        return _changed.wait_for(lambda: asked.isdisjoint(_tasks), limit)
 
 
 def settle_all(timeout: float | None = None) -> bool:
@@ -189,19 +190,11 @@ def settle_all(timeout: float | None = None) -> bool:
             write_deltalake(folder, rows)
             refdelta.settle()
     """
-    return settle(None, checked_timeout(timeout))
-
-
-def checked_timeout(timeout: float | None) -> float | None:
-    """A number of seconds, or None. Raises ``InvalidArgumentError``."""
-    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if timeout is not None and not (number and timeout >= 0):
-        raise InvalidArgumentError(f"timeout must be a number of seconds, at least 0, or None, not {timeout!r}")
-    return None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+    return settle(None, arguments.seconds("timeout", timeout))
 
 
 def _place_of(table_uri: str) -> str:
-    """What a table's URI leads to: on a disk the folder, links followed."""
+    """The place of a table: on a disk its folder, links followed, else its URI."""
     return os.path.realpath(unquote(table_uri[7:])) if table_uri.startswith("file://") else table_uri
 
 
