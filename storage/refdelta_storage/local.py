@@ -60,6 +60,8 @@ class LocalStore(Store):
     Raises:
         StorageError: ``root`` is something else than a folder, or cannot be created.
 
+    A folder in which an object was seen and that was removed since is not made again by :meth:`put_if_absent`.
+
     Not objects, and never listed: temporary files of writes in flight (see :meth:`leftovers`); ``.NAME.crc``, the
     checksums that Hadoop's local file system keeps beside its files (they go with the file when it is deleted or
     replaced: a stale one makes Hadoop refuse the new content); names that are not UTF-8; symbolic links that lead out
@@ -98,7 +100,9 @@ class LocalStore(Store):
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)
         with self._errors("create", key):
-            return self._names.create(path, data) if found is None else taken(path)
+            outcome = self._names.create(path, data) if found is None else taken(path)
+        self._names.known.add(path.rpartition("/")[0])
+        return outcome
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -249,6 +253,7 @@ class LocalStore(Store):
                 status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise not_found(key, self.uri)
+        self._names.known.add(path.rpartition("/")[0])
         return _info(key, status)
 
     def local_path(self, key: str) -> str | None:

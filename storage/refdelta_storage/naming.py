@@ -72,6 +72,7 @@ class Naming:
         uri: the same for errors.
         fsync: whether a write is on the disk (file and folder) before it is acknowledged.
         seen: whether the folder was there once: then it is not made again where somebody removed it.
+        known: further folders that were there once, and are not made again for :meth:`create`.
         unnamed: whether there are files without a name; True until a call fails.
         links: whether there are hard links; True until a call fails.
         exclusive: whether a name can be taken exclusively; True until a call fails.
@@ -81,6 +82,7 @@ class Naming:
     uri: str
     fsync: bool
     seen: bool
+    known: set[str] = field(default_factory=set)
     unnamed: bool = field(default_factory=lambda: UNNAMED is not None)
     links: bool = True
     exclusive: bool = True
@@ -141,6 +143,9 @@ class Naming:
         return Unknown(error)
 
     def _put_named(self, path: str, data: bytes) -> PutOutcome:
+        folder = os.path.dirname(path)
+        if folder in self.known and not os.path.lexists(folder):
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed while it was in use")
         temporary = self._write_temporary(path, data)
         try:
             drop_checksum(path)

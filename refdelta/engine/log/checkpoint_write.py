@@ -155,7 +155,7 @@ def write_checkpoint(
         replace: whether a file of that name is replaced; otherwise it stays, and nothing else is written.
 
     Returns:
-        The checkpoint; None if there was one already, and it stays.
+        The checkpoint; None if another writer has written one of that name, and it stays.
 
     Raises:
         VersionNotFoundError: the version is no longer in the log; no part of a checkpoint is left.
@@ -176,7 +176,7 @@ def write_checkpoint(
         with placed(store, snapshot) as placement:
             info, listing = _write(placement, snapshot, small, now_ms, top_level, name, replace=replace)
     except StoreError as error:
-        if replace or not isinstance(error.__cause__, ObjectExistsError):
+        if not isinstance(error.__cause__, ObjectExistsError):
             raise
         return None
     file = LogFile(info.key, info.size, None, info.version, info.version)
@@ -351,7 +351,7 @@ def _write_parquet(
         files: the file actions.
         form: the format.
         unique: whether no other file can have the key. Else the file gets a mark, by which it is recognized.
-        replace: whether a file of this key is replaced.
+        replace: whether a file of this key is replaced. One that comes while this one is written stays in any case.
 
     Raises:
         StoreError: the store refused or failed; because of an ``ObjectExistsError`` if a file has the key, and stays.
@@ -360,6 +360,7 @@ def _write_parquet(
     types = {name: _TYPES[name] for name in small} | {name: column.type for name, column in files.items()}
     schema = pa.schema([(name, types[name]) for name in _order(types)])
     placement.writes(key, None if unique else mark)
+    replace = unique or (replace and _is_there(store, key))
     write = store.open_output if replace else store.create_output
     with store_errors(f"write {key}"), write(key) as sink:
         how = {"compression": form.codec, "data_page_version": form.pages, "store_schema": False}
@@ -376,6 +377,15 @@ def _write_parquet(
         size = sink.tell()
         placement.check()  # just before the file gets its name
     return size
+
+
+def _is_there(store: Store, key: str) -> bool:
+    with store_errors(f"look at {key}"):
+        try:
+            store.head(key)
+        except ObjectNotFoundError:
+            return False
+    return True
 
 
 def _write_json(placement: Placement, key: str, small: Mapping[str, Sequence[Any]]) -> int:
