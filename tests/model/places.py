@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from msgspec import structs
 
-from refdelta import errors, write_deltalake
+from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.log.checksum import encode_checksum
 from refdelta.engine.log import checkpoint_write
 from refdelta.engine.log.checksums import put_checksum
@@ -252,6 +252,7 @@ def _run(case: Case, path: Path, new: Files, way: str | None, first: int, second
     place.put(case.old)
     snapshot = own(load_snapshot(place.store))
     place.store.count, made_anew = 0, [False]
+    place.store.calls.clear()
 
     def make() -> None:
         if not made_anew[0]:
@@ -271,6 +272,9 @@ def _run(case: Case, path: Path, new: Files, way: str | None, first: int, second
         return [], count
     if first >= count:
         remove()
+    changes = {"put", "put_if_absent", "open_output", "delete"}
+    early = first == second == 0 and any(operation in changes for operation, _ in place.store.calls)
+    left_first = ["it wrote to a table that took the place before the work began"] * early
     left = [f"it has left {sorted(place.files)}"] if place.files and not made_anew[0] else []
     if way == "remove" and not made_anew[0] and first < count:
         left += [f"it has left {folder}" for folder in place.folders]
@@ -280,5 +284,52 @@ def _run(case: Case, path: Path, new: Files, way: str | None, first: int, second
         if files.get(key) != data and not (key.endswith("_last_checkpoint") and (case.remote or way == "empty")):
             left.append(f"{key} of the new table is gone or another one")
     left += [f"{key} is left" for key in sorted(files.keys() - new.keys())]
+    if case.work is not _checksum:  # its version was committed just before
+        left += left_first
+    shutil.rmtree(path)
+    return left, count
+
+
+# --- commits ---
+
+
+def wrong_commits(old: Files, new: tuple[Files, ...], path: Path, *, remote: bool) -> Iterator[str]:
+    """Each fault that a commit leaves in a table that is made anew before one of its calls."""
+    runs = itertools.count()
+    for table in new:
+        for way in ("remove", "empty", "lead_elsewhere"):
+            for at in itertools.count():
+                found, count = _commit_run(old, table, way, at, path / str(next(runs)), remote=remote)
+                yield from (f"{way} at {at}: {one}" for one in found)
+                if at > count:
+                    break
+
+
+def _commit_run(old: Files, new: Files, way: str, at: int, path: Path, *, remote: bool) -> tuple[list[str], int]:
+    path.mkdir()
+    place = Place(None if remote else path)
+    place.put(old)
+    txn = DeltaTable.in_store(place.store).begin()
+    txn.append(ROW)
+    ends: dict[str, str | None] = {"event": None}
+
+    def replace() -> None:
+        getattr(place, way)()
+        place.put(new)
+        ends["event"] = place.store.calls[-1][1] if place.store.calls else ""
+
+    place.store.calls.clear()
+    place.store.count, place.store.happens = 0, {at: replace}
+    outcome = "committed"
+    with contextlib.suppress(errors.DeltaError):
+        outcome = "failed"
+        txn.commit()
+        outcome = "committed"
+    count = place.store.count
+    if at >= count:
+        return [], count
+    files = place.files
+    left = [f"{key} of the new table is gone or another one" for key, data in new.items() if files.get(key) != data]
+    left += [f"{key} is left ({outcome})" for key in sorted(files.keys() - new.keys()) if key.startswith("_delta_log")]
     shutil.rmtree(path)
     return left, count

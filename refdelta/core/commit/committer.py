@@ -27,8 +27,8 @@ class Committer(Protocol):
         """Whether this version exists, as the transaction has read it. For -1: whether the log is empty.
 
         Returns:
-            ``Replaced`` if the version is another commit than the one that was read. A log that cannot be removed and
-            made anew has no need of this reply.
+            ``Replaced`` if the version is another commit than the one that was read, or is missing though log cleanup
+            cannot have removed it. A log that cannot be removed and made anew has no need of this reply.
         """
 
     def newest(self, after: int) -> int:

@@ -158,7 +158,9 @@ class No(Answer, frozen=True):
 
 
 class Replaced(Answer, frozen=True):
-    """The version exists, but it is another commit than the one that was read: the table was removed and made anew."""
+    """The table was removed, and perhaps made anew: the version is another commit than the one that was read, or is
+    missing though log cleanup cannot have removed it.
+    """
 
 
 class Commits(msgspec.Struct, frozen=True):

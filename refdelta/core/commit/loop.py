@@ -427,9 +427,9 @@ class _Loop:
         if isinstance(answer, effects.Replaced):
             if (yield from self._withdraw_from_another_table(version)):
                 raise CommitFailedError(
-                    f"the table was removed and made anew while this commit waited: version {self.base} is another "
-                    f"commit than the one that was read. The file for version {version} was withdrawn, and nothing was "
-                    "committed; open the table again and repeat the operation"
+                    f"the table was removed, and perhaps made anew, while this commit waited: version {self.base}, on "
+                    f"which it builds, is gone or another commit. The file for version {version} was withdrawn, and "
+                    "nothing was committed; open the table again and repeat the operation"
                 )
             raise self._outcome_unknown(version, f"it was written, but version {self.base} is another commit by now")
         if isinstance(answer, effects.No):

@@ -187,18 +187,38 @@ class FileCommitter:
             self._log_bytes += len(data)
 
     def _look(self, version: int) -> effects.Answer:
-        """Compare the version with the one that was read: the base by its identity, a winner by its content."""
-        if self._base is not None and self._base.file.version == version:
-            return self._base.look(self._store)
+        """Compare the version with the one that was read: the base by its identity, a winner by its content.
+
+        Winners that were read belong to this table only if the base is there after them.
+        """
+        base = self._base
+        if base is None:
+            return self._of_content(version)
+        answer = self._or_replaced(base.file.version, base.look(self._store))
+        if isinstance(answer, effects.Replaced) or base.file.version == version:
+            return answer
+        return self._or_replaced(version, self._of_content(version))
+
+    def _of_content(self, version: int) -> effects.Answer:
         known = self._hashes.get(version)
-        if known is not None:
-            content = read_commit(self._store, version)
-            return effects.No() if content is None else _same(hash(content) == known)
         try:
-            self._store.head(commit_key(version))
+            if known is None:
+                self._store.head(commit_key(version))
+                return effects.Yes()
+            same = hash(self._store.get(commit_key(version))) == known
         except ObjectNotFoundError:
             return effects.No()
-        return effects.Yes()
+        return effects.Yes() if same else effects.Replaced()
+
+    def _or_replaced(self, version: int, answer: effects.Answer) -> effects.Answer:
+        """``Replaced`` for a version that is missing though log cleanup cannot have removed it."""
+        return effects.Replaced() if isinstance(answer, effects.No) and not self._is_cleaned_up(version) else answer
+
+    def _is_cleaned_up(self, version: int) -> bool:
+        """Whether log cleanup can have removed a version: it begins with the oldest, and leaves a checkpoint."""
+        names = [name for info in self._store.list(VERSIONED) if (name := parse_log_name(info.key)) is not None]
+        older = any(name.kind == "commit" and name.version < version for name in names)
+        return not older and any(name.is_checkpoint and name.version >= version for name in names)
 
     @property
     def _is_fresh(self) -> bool:
@@ -228,10 +248,6 @@ class FileCommitter:
 
     def _each(self, versions: range) -> Iterator[bytes | None]:
         return ThreadExecutor.for_store(self._store).map(functools.partial(read_commit, self._store), versions)
-
-
-def _same(same: bool) -> effects.Answer:
-    return effects.Yes() if same else effects.Replaced()
 
 
 def read_commit(store: Store, version: int) -> bytes | None:

@@ -34,6 +34,10 @@ _LONG = 32
 """Ids of transactions that are at least as long are taken for unique: those of UUIDs are."""
 
 
+_BEGINNING = 2**16
+"""So many bytes of a commit file are looked at first, since the commitInfo of most engines is at the beginning."""
+
+
 class CommitIdentity(msgspec.Struct, frozen=True):
     """A version of a table as it was read.
 
@@ -93,11 +97,11 @@ class CommitIdentity(msgspec.Struct, frozen=True):
         """Whether the commit file has the same commitInfo. Raises ``ObjectNotFoundError``."""
         if self.info is None:
             return False
-        data = store.get(self.file.key)
-        txn_id = self.info.fields.get("txnId")
-        if isinstance(txn_id, str) and len(txn_id) >= _LONG:
-            return txn_id.encode() in data
-        return _info_of(data, self.file.key) == self.info
+        txn_id, key = self.info.fields.get("txnId"), self.file.key
+        if not isinstance(txn_id, str) or len(txn_id) < _LONG:
+            return _info_of(store.get(key), key) == self.info
+        first = store.get_range(key, 0, _BEGINNING)
+        return txn_id.encode() in first or (len(first) == _BEGINNING and txn_id.encode() in store.get(key))
 
 
 def _info_of(data: bytes, file: str) -> CommitInfo | None:
