@@ -41,6 +41,7 @@ def case(kind: str, *, remote: bool, new: tuple[str, ...] = tuple(NEW)) -> place
     return places.Case(work, OLD[kind], tuple(NEW[name] for name in new), remote)
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize("remote", [False, True], ids=["disk", "objects"])
 @pytest.mark.parametrize("kind", OLD)
 def test_no_table_is_harmed_by_work_of_the_one_before(kind, remote, tmp_path):
@@ -87,6 +88,7 @@ def _left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(places.Yielding, "delete_unchanged", forced)
 
 
+@pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     ("rule", "kind", "remote"),
     [
