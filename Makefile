@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -185,7 +185,11 @@ kills: setup  ## kill writers at random moments, KILLS=300 SEED=20261121, on dis
 kills-catalogs: setup  ## the same with tables of a catalog in SQLite and in PostgreSQL, which is restarted under load (minutes)
 	PYTHONPATH=tests $(BIN)/python -m kills.catalogs $(KILLS) $(SEED)
 
+soak: setup  ## tables of one folder are made by two libraries, removed and made anew beside background work, SECONDS=3600 (an hour)
+	PYTHONPATH=tests $(BIN)/python -m kills.soak $(SECONDS) $(SEED)
+
 KILLS ?= 300
+SECONDS ?= 3600
 SEED ?= 20261121
 
 wheel: setup  ## build the wheel and the source distribution into dist/

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.operations.write.prepared_files import AddAction, RemoveAction
     from refdelta.schema import Schema
+    from refdelta.transaction.background import settle_all as settle
     from refdelta.transaction.events import CommitEvent, observe_commits
     from refdelta.transaction.options import CommitOptions, CommitProperties
     from refdelta.transaction.results import CommitResult
@@ -47,6 +48,7 @@ __all__ = [
     "explain_conflict",
     "instrument",
     "observe_commits",
+    "settle",
     "variants",
     "verify",
     "write_deltalake",
@@ -69,6 +71,7 @@ _HOMES = {
     "explain_conflict": ("api.explain", "explain_conflict"),
     "instrument": ("api.telemetry", "instrument"),
     "observe_commits": ("transaction.events", "observe_commits"),
+    "settle": ("transaction.background", "settle_all"),
     "variants": ("engine.arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("api.writer", "write_deltalake"),

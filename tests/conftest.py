@@ -198,7 +198,7 @@ def _maintenance_at_once() -> Iterator[None]:
     from refdelta.transaction import background
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(background, "maintain", background.maintain_at_once)
+        patched.setattr(background, "at_once", frozenset({background.MAINTENANCE}))
         yield
 
 
@@ -207,7 +207,7 @@ def maintenance_in_background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """Checkpoints are written in the background, and are done when the test ends."""
     from refdelta.transaction import background
 
-    monkeypatch.setattr(background, "maintain", background.maintain_in_background)
+    monkeypatch.setattr(background, "at_once", frozenset())
     yield
     background.settle()
 

@@ -42,7 +42,7 @@ class SqliteLog:
             return effects.Unknown(error)
         return effects.Committed()
 
-    def exists(self, version: int) -> bool:  # of -1: whether the log is empty
+    def exists(self, version: int) -> bool:  # of -1: whether the log is empty. This log is never made anew
         return self.newest(-1) < 0 if version < 0 else self.read(version, version)[0] is not None
 
     def newest(self, after: int) -> int:

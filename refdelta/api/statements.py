@@ -560,6 +560,28 @@ class Statements(Handle):
         background.settle(self._store.uri)  # the checkpoints of earlier commits come first
         write_checkpoint(self._store, self._snapshot, top_level=top_level)
 
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait for the background work of this process on this table: the checkpoints, checksums, log compaction files,
+        cleanups and publications that follow its commits, by this handle and by others.
+
+        Args:
+            timeout: the most seconds to wait; None for any time.
+
+        Returns:
+            True if all of it is done, False if the time was over.
+
+        Raises:
+            InvalidArgumentError: the timeout is no number, or negative.
+
+        Example::
+
+            write_deltalake(table, rows, mode="append")
+            table.settle()
+        """
+        from refdelta.transaction import background
+
+        return background.settle(self._store.uri, arguments.seconds("timeout", timeout))
+
     def compact_logs(self, starting_version: int | None = None, ending_version: int | None = None) -> None:
         """Write a log compaction file: the actions of a range of commits in one file, which readers read instead of
         these commits (PROTOCOL.md, "Log Compaction Files").

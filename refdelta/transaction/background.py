@@ -1,8 +1,8 @@
-"""Background work after a commit: checkpoints, and on a remote store the version checksum.
+"""Background work after a commit: tasks of tables, in threads that the process joins when it ends.
 
-Threads do it, which the process joins when it ends, and none of it runs during a fork. Small tasks (:func:`later`) of
-a table run side by side, a bounded number at a time. Maintenance of its log (:func:`maintain`) runs beside them, one
-task of a table at a time, in their order.
+A task has a table and a kind. The kind says how many tasks of a table run side by side, how many wait for their turn,
+and whether a new one takes the place of one that waits. Where too many wait, the caller waits. None runs during a fork.
+The files of a task belong to a commit, whose identity it compares itself (:mod:`refdelta.engine.log.identity`).
 """
 
 from __future__ import annotations
@@ -12,162 +12,203 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from refdelta import arguments
 
 log = logging.getLogger("refdelta")
 
-_WORKERS = 8
-_OF_A_TABLE = 4
-_MAINTAINERS = 2
-_MAINTENANCE_OF_A_TABLE = 8
 
-_lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
-_under_way: dict[str, set[Future[None]]] = {}
-_maintainers: ThreadPoolExecutor | None = None
-# For each table with a maintainer: its tasks that have not begun, and the maintainer.
-_maintained: dict[str, tuple[deque[Callable[[], None]], Future[None]]] = {}
-# For each table that a thread publishes: the newest task that has not begun, if any.
-_publications: dict[str, Callable[[], None] | None] = {}
+@dataclass(frozen=True)
+class Kind:
+    """A kind of tasks.
 
-
-def later(table_uri: str, work: Callable[[], None]) -> None:
-    """Run a task in another thread. Waits if four tasks of the same table are running.
-
-    Args:
-        table_uri: the table's URI.
-        work: the task, which must not raise.
+    Attributes:
+        name: for the names of threads.
+        threads: the most tasks of the process that run at a time.
+        side_by_side: the most tasks of a table that run at a time. The others run in their order.
+        waiting: the most tasks of a table that wait; with more of them the caller waits.
+        newest: whether a new task takes the place of one that waits, since it does the same.
     """
-    global _pool  # noqa: PLW0603 - the process has one
-    while len(others := _of(table_uri)) >= _OF_A_TABLE:
-        wait(others, return_when=FIRST_COMPLETED)
-    with _lock:
-        _pool = _pool or ThreadPoolExecutor(_WORKERS, "refdelta-background")
-        try:
-            _under_way.setdefault(table_uri, set()).add(_pool.submit(work))
-        except RuntimeError:  # the interpreter is ending, and accepts no more tasks
-            pass
-        else:
-            return
-    work()
+
+    name: str
+    threads: int
+    side_by_side: int
+    waiting: int
+    newest: bool = False
 
 
-def maintain_in_background(table_uri: str, work: Callable[[], None], *, unless_busy: bool = False) -> bool:
-    """Run a task of a table in another thread, after its earlier ones. Waits if eight of them have not begun.
+CHECKSUM = Kind("checksum", threads=8, side_by_side=4, waiting=0)
+MAINTENANCE = Kind("maintenance", threads=2, side_by_side=1, waiting=8)
+PUBLICATION = Kind("publication", threads=8, side_by_side=1, waiting=1, newest=True)
+
+at_once: frozenset[Kind] = frozenset()
+"""The kinds that run in the caller's thread. Tests run maintenance so, that it happens at one place of their order."""
+
+
+@dataclass(eq=False)
+class _Task:
+    """A task that is not done.
+
+    Attributes:
+        work: the task.
+        uri: its table.
+        place: the folder of the table when the task was given.
+    """
+
+    work: Callable[[], None]
+    uri: str
+    place: str
+
+
+@dataclass
+class _Lane:
+    """The tasks of a table of one kind: how many run, and those that wait."""
+
+    running: int = 0
+    waiting: deque[_Task] = field(default_factory=deque)
+
+
+_changed = threading.Condition()
+_pools: dict[Kind, ThreadPoolExecutor] = {}
+_lanes: dict[tuple[str, Kind], _Lane] = {}
+# All tasks that are not done.
+_tasks: set[_Task] = set()
+
+
+def run(table_uri: str, kind: Kind, work: Callable[[], None], *, unless_busy: bool = False) -> bool:
+    """Run a task in another thread.
 
     Args:
         table_uri: the table's URI.
+        kind: its kind. The caller may have to wait.
         work: the task, which must not raise.
-        unless_busy: whether the task is dropped if there is an earlier one that is not done. Then nothing waits.
+        unless_busy: whether the task is dropped if one of the same table and kind is not done. Then nothing waits.
 
     Returns:
         False if the task was dropped.
     """
-    global _maintainers  # noqa: PLW0603 - the process has one
-    while True:
-        with _lock:
-            busy = _maintained.get(table_uri)
-            if busy is not None and unless_busy:
-                return False
-            if busy is None:
-                _maintainers = _maintainers or ThreadPoolExecutor(_MAINTAINERS, "refdelta-maintenance")
-                tasks = deque([work])
-                try:
-                    _maintained[table_uri] = tasks, _maintainers.submit(_maintain, table_uri, tasks)
-                except RuntimeError:  # the interpreter is ending, and accepts no more tasks
+    if kind not in at_once:
+        task = _Task(work, table_uri, _place_of(table_uri))
+        with _changed:
+            while True:
+                lane = _lanes.setdefault((task.place, kind), _Lane())
+                if unless_busy and lane.running:
+                    return False
+                if lane.running < kind.side_by_side:
+                    if _begin(lane, kind, task):
+                        return True
                     break
+                if len(lane.waiting) < kind.waiting:
+                    lane.waiting.append(task)
+                elif kind.newest:
+                    _tasks.discard(lane.waiting.pop())
+                    lane.waiting.append(task)
+                else:
+                    _changed.wait()
+                    continue
+                _tasks.add(task)
                 return True
-            if len(busy[0]) < _MAINTENANCE_OF_A_TABLE:
-                busy[0].append(work)
-                return True
-        wait([busy[1]])
     work()
     return True
 
 
-def maintain_at_once(table_uri: str, work: Callable[[], None], *, unless_busy: bool = False) -> bool:  # noqa: ARG001
-    """Run a task in this thread, with the arguments of :func:`maintain_in_background`."""
-    work()
+def _begin(lane: _Lane, kind: Kind, task: _Task) -> bool:
+    """Begin a task; False if the interpreter is ending, and accepts none. The caller holds the lock."""
+    pool = _pools.get(kind)
+    if pool is None:
+        pool = _pools[kind] = ThreadPoolExecutor(kind.threads, f"refdelta-{kind.name}")
+    try:
+        pool.submit(_work_off, lane, kind, task)
+    except RuntimeError:
+        if not lane.running:
+            del _lanes[task.place, kind]
+        return False
+    lane.running += 1
+    _tasks.add(task)
     return True
 
 
-maintain = maintain_in_background
-"""How maintenance is run. Tests run it at once, so that it happens at one place of their order."""
-
-
-def _maintain(table_uri: str, tasks: deque[Callable[[], None]]) -> None:
-    """Run the tasks of a table until there is none."""
+def _work_off(lane: _Lane, kind: Kind, task: _Task) -> None:
+    """Run a task, and then those that wait."""
     while True:
-        with _lock:
-            if not tasks:
-                del _maintained[table_uri]
-                return
-            work = tasks.popleft()
         try:
-            work()
+            task.work()
         except BaseException:  # the tasks after it are of other commits
-            log.exception("a task of %s failed", table_uri)
+            log.exception("a task of %s failed", task.uri)
+        with _changed:
+            _tasks.discard(task)
+            _changed.notify_all()
+            if not lane.waiting:
+                lane.running -= 1
+                if not lane.running:
+                    del _lanes[task.place, kind]
+                return
+            task = lane.waiting.popleft()
 
 
-def publish(table_uri: str, work: Callable[[], None]) -> None:
-    """Run a task that publishes the commits of a table. If another one is running, it runs after that one, in the place
-    of the tasks that wait already: each of them would do the same.
+def settle(table_uri: str | None = None, timeout: float | None = None) -> bool:
+    """Wait for the tasks that were given until now.
 
     Args:
-        table_uri: the table's URI.
-        work: the task, which must not raise.
+        table_uri: the URI of the table whose tasks are waited for, by its URI or by its folder; None for all tables.
+        timeout: the most seconds to wait; None for any time.
+
+    Returns:
+        Whether they are done.
     """
-    with _lock:
-        running = table_uri in _publications
-        _publications[table_uri] = work
-    if not running:
-        later(table_uri, lambda: _publish(table_uri))
+    with _changed:
+        if not _tasks:
+            return True
+        place = None if table_uri is None else _place_of(table_uri)
+        asked = {task for task in _tasks if place is None or place == task.place or table_uri == task.uri}
+        limit = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+        return _changed.wait_for(lambda: asked.isdisjoint(_tasks), limit)
 
 
-def _publish(table_uri: str) -> None:
-    """Run the newest task of a table until there is none."""
-    while True:
-        with _lock:
-            work = _publications[table_uri]
-            if work is None:
-                del _publications[table_uri]
-                return
-            _publications[table_uri] = None
-        try:
-            work()
-        except BaseException:  # the next task is of another commit
-            log.exception("a task of %s failed", table_uri)
+def settle_all(timeout: float | None = None) -> bool:
+    """Wait for the background work of this process: the checkpoints, checksums, log compaction files, cleanups and
+    publications that follow its commits.
+
+    Afterwards nothing more is written to a table on behalf of an earlier commit: its folder can be removed, as by
+    ``tempfile.TemporaryDirectory``. A process that ends waits for its background work by itself.
+
+    Args:
+        timeout: the most seconds to wait; None for any time.
+
+    Returns:
+        True if all of it is done, False if the time was over.
+
+    Raises:
+        InvalidArgumentError: the timeout is no number, or negative.
+
+    Example::
+
+        with tempfile.TemporaryDirectory() as folder:
+            write_deltalake(folder, rows)
+            refdelta.settle()
+    """
+    return settle(None, arguments.seconds("timeout", timeout))
 
 
-def settle(table_uri: str | None = None) -> None:
-    """Wait for the tasks of a table that were started; None for those of all tables."""
-    with _lock:
-        uris = [*_under_way, *_maintained] if table_uri is None else [table_uri]
-    for uri in uris:
-        wait(_of(uri))
-        _of(uri)
-        with _lock:
-            maintainer = _maintained.get(uri)
-        if maintainer is not None:
-            wait([maintainer[1]])
+def _place_of(table_uri: str) -> str:
+    """The place of a table: on a disk its folder, links followed, else its URI."""
+    return os.path.realpath(unquote(table_uri[7:])) if table_uri.startswith("file://") else table_uri
 
 
-def _of(table_uri: str) -> set[Future[None]]:
-    """The running tasks of a table. Finished ones are forgotten."""
-    with _lock:
-        left = {one for one in _under_way.pop(table_uri, ()) if not one.done()}
-        if left:
-            _under_way[table_uri] = left
-        return left
+def _settle_before_fork() -> None:
+    settle()
 
 
 def _in_child() -> None:
-    global _lock, _pool, _maintainers
-    _lock, _pool, _maintainers = threading.Lock(), None, None
-    _under_way.clear()
-    _maintained.clear()
-    _publications.clear()
+    global _changed  # noqa: PLW0603 - another thread may have held the lock
+    _changed = threading.Condition()
+    _pools.clear()
+    _lanes.clear()
+    _tasks.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=settle, after_in_child=_in_child)
+    os.register_at_fork(before=_settle_before_fork, after_in_child=_in_child)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
-    from refdelta.core.log.segment import LogFile
     from refdelta.core.rows.relocation import RelocationById
+    from refdelta.engine.log.identity import CommitIdentity
     from refdelta.transaction.options import CommitProperties
 
     MatchRows = Callable[[Sequence[AddedRows]], Iterable[bool]]
@@ -127,7 +127,7 @@ def commit(
     *,
     policy: RetryPolicy | None = None,
     seen_at: float | None = None,
-    base: LogFile | None = None,
+    base: CommitIdentity | None = None,
     match_rows: MatchRows | None = None,
     locate_rows: LocateRows | None = None,
     confirm_rows: ConfirmRows | None = None,
@@ -145,8 +145,8 @@ def commit(
         seen_at: the time at which a listing last showed ``prepared.read_version`` to be the newest version (for a new
             table: the log to be empty), in seconds of ``clock``. A time more than a minute ago, or None, costs one more
             request.
-        base: the commit file of ``prepared.read_version``, as a listing had it. On a local store, another file in its
-            place means that the table was replaced. None: it is not compared.
+        base: the identity of ``prepared.read_version``. Another commit in its place means that the table was replaced.
+            None: it is not compared.
         match_rows: for each set of added rows, up to the first match, whether the transaction would have read one of
             them. Without it, every set matches.
         locate_rows: finds the rows of files that winners rearranged, by their ids; see

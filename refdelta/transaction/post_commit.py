@@ -8,23 +8,22 @@ since it takes one more round trip and no reader needs it.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from refdelta.core.log.checksum import encode_checksum
-from refdelta.core.log.paths import commit_key
 from refdelta.engine.log.checksums import put_checksum
 from refdelta.engine.log.listing import hinted_version, newest_checkpoint_at
 from refdelta.engine.log.managed_log import managed_by
+from refdelta.errors import VersionNotFoundError
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import now_ms
-from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from refdelta.engine.log.managed_log import ManagedStore
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta_storage import Store
 
 log = logging.getLogger("refdelta")
 
@@ -60,7 +59,7 @@ def after_commit(
         work = _Maintenance(snapshot, committed, whole, every if compacted else None, cleanup)
         # Where the costs decide, the next multiple of ten makes up for a checkpoint that is not written.
         by_cost = whole and snapshot.properties.checkpoint_interval is None and not cleanup
-        started = background.maintain(snapshot.store.uri, work.run, unless_busy=by_cost)
+        started = background.run(snapshot.store.uri, background.MAINTENANCE, work.run, unless_busy=by_cost)
     if started and whole:
         snapshot.newest_checkpoint.asked = max(snapshot.newest_checkpoint.asked, snapshot.version)
     elif committed > 0 and not (started and compacted):
@@ -93,8 +92,9 @@ class _Maintenance(msgspec.Struct, frozen=True):
     def run(self) -> None:
         """Do it. Errors are logged."""
         try:
-            if _is_there(self.snapshot):
-                self._run()
+            self._run()
+        except VersionNotFoundError as error:
+            log.info("nothing was written for version %d of %s: %s", self.committed, self.snapshot.store.uri, error)
         except Exception as error:  # noqa: BLE001 - no caller is left to raise it to
             failed(self.committed, error)
 
@@ -104,7 +104,7 @@ class _Maintenance(msgspec.Struct, frozen=True):
         if written:
             from refdelta.engine.log.checkpoint_write import write_checkpoint
 
-            write_checkpoint(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
+            write_checkpoint(snapshot.store, snapshot, now_ms=_surely_past(snapshot), replace=False)
         if written if self.cleanup is None else self.cleanup:
             from refdelta.engine.log.cleanup import cleanup_log
 
@@ -113,20 +113,6 @@ class _Maintenance(msgspec.Struct, frozen=True):
             from refdelta.engine.log.log_compaction import compact_log
 
             compact_log(snapshot.store, snapshot, committed - self.compacted + 1, committed)
-
-
-def _is_there(snapshot: Snapshot) -> bool:
-    """Whether the log still has the commit of the version. On a disk the table may have been removed, or replaced by
-    another one, of which nothing must be written then. A remote store is not asked: the round trip would not make it
-    any more certain.
-    """
-    last, store = snapshot.segment.last_commit, snapshot.store
-    if last is None or store.capabilities.remote or managed_by(store) is not None:
-        return True
-    try:
-        return store.head(commit_key(snapshot.version)).size == last.size
-    except ObjectNotFoundError:
-        return False
 
 
 def _still_due(snapshot: Snapshot, committed: int) -> bool:
@@ -156,23 +142,23 @@ def _publish(snapshot: Snapshot, committed: int) -> None:
     if managed.has_backlog():
         managed.publish()
     elif committed % _PUBLISHES_EVERY == 0:
-        background.publish(snapshot.store.uri, lambda: _publish_in_background(managed, committed))
+        work = partial(_publish_in_background, managed, committed)
+        background.run(snapshot.store.uri, background.PUBLICATION, work)
 
 
 def _write_checksum(snapshot: Snapshot) -> None:
-    store, version = snapshot.store, snapshot.version
-    data = encode_checksum(snapshot.checksum())
+    store, data = snapshot.store, encode_checksum(snapshot.checksum())
     if not store.capabilities.remote:
-        put_checksum(store, version, data)
+        put_checksum(store, snapshot, data)
         return
-    background.later(store.uri, lambda: _put_in_background(store, version, data))
+    background.run(store.uri, background.CHECKSUM, partial(_put_in_background, snapshot, data))
 
 
-def _put_in_background(store: Store, version: int, data: bytes) -> None:
+def _put_in_background(snapshot: Snapshot, data: bytes) -> None:
     try:
-        put_checksum(store, version, data)
+        put_checksum(snapshot.store, snapshot, data)
     except Exception as error:  # noqa: BLE001 - no caller is left to raise it to
-        failed(version, error)
+        failed(snapshot.version, error)
 
 
 def _publish_in_background(managed: ManagedStore, version: int) -> None:

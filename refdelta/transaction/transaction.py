@@ -29,6 +29,7 @@ from refdelta.core.rows.sets import ALL
 from refdelta.core.table.change_feed import is_fed
 from refdelta.core.table.properties import TableProperties, invalid_properties
 from refdelta.engine.log.file_committer import read_commit
+from refdelta.engine.log.identity import CommitIdentity
 from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
@@ -601,7 +602,7 @@ class Transaction:
                 self._prepared(described),
                 policy=RetryPolicy.of(self.properties),
                 seen_at=self._seen_at,
-                base=self.snapshot.segment.last_commit if self.snapshot else None,
+                base=CommitIdentity.of(self.snapshot) if self.snapshot else None,
                 match_rows=self._match_rows,
                 locate_rows=self._locate_rows,
                 confirm_rows=self._confirm_rows,

@@ -11,6 +11,7 @@ from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, Put
 from refdelta_storage.errors import (
     InvalidKeyError,
     InvalidOptionError,
+    ObjectExistsError,
     ObjectNotFoundError,
     ReadOnlyStoreError,
     StorageError,
@@ -37,6 +38,7 @@ __all__ = [
     "InvalidOptionError",
     "LocalStore",
     "MemoryStore",
+    "ObjectExistsError",
     "ObjectInfo",
     "ObjectNotFoundError",
     "PutOutcome",

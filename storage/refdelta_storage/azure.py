@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from refdelta_storage.base import Capabilities
 from refdelta_storage.clients import upload_parts
-from refdelta_storage.remote import RemoteStore, milliseconds
+from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
 
 PROMISES = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True)
 
@@ -76,18 +76,18 @@ class AzureStore(RemoteStore):
             raise
         return data
 
-    async def _look(self, name: str) -> tuple[int, int]:
+    async def _look(self, name: str) -> Seen:
         found = await self._blob(name).get_blob_properties(**self._once)
         if _is_folder(found):
             raise FileNotFoundError(name)
-        return found.size, milliseconds(found.last_modified)
+        return found.size, milliseconds(found.last_modified), etag(found.etag)
 
     async def _page(
         self,
         prefix: str,
         after: str | None,  # noqa: ARG002 - it is a wish
         token: str | None,
-    ) -> tuple[builtins.list[tuple[str, int, int]], str | None]:
+    ) -> tuple[builtins.list[tuple[str, Seen]], str | None]:
         pages = self._container().list_blobs(
             name_starts_with=(self._prefix + prefix) or None,
             include=["metadata"],
@@ -100,7 +100,9 @@ class AzureStore(RemoteStore):
         except StopAsyncIteration:
             return [], None
         entries = [
-            (info.name, info.size, milliseconds(info.last_modified)) async for info in page if not _is_folder(info)
+            (info.name, (info.size, milliseconds(info.last_modified), etag(info.etag)))
+            async for info in page
+            if not _is_folder(info)
         ]
         return entries, pages.continuation_token or None
 

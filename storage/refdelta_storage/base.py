@@ -10,11 +10,11 @@ from __future__ import annotations
 import abc
 import builtins
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from refdelta_storage.errors import InvalidKeyError, StorageError
+from refdelta_storage.errors import InvalidKeyError, ObjectExistsError, ObjectNotFoundError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,32 @@ class Unknown:
 PutOutcome = Created | Exists | Unknown
 
 
+Tag = str | int | tuple[int, ...]
+"""The identity of an object among all that ever had its key: see :class:`ObjectInfo`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object of a listing: its key, its size in bytes, its modification time in milliseconds since 1970 (UTC)."""
+    """One object, by a listing or by :meth:`Store.head`.
+
+    Attributes:
+        key: its key.
+        size: its size in bytes.
+        mtime_ms: its modification time in milliseconds since 1970 (UTC).
+        tag: identifies the object: another object of the same key has another tag. The etag of a service; of a file
+            its inode and its time in nanoseconds. None where the store has none.
+    """
 
     key: str
     size: int
     mtime_ms: int
+    tag: Tag | None = None
+
+    def is_same(self, found: ObjectInfo) -> bool:
+        """Whether both are the same object: by their tags, or by size and time where one of them has none."""
+        if self.tag is not None and found.tag is not None:
+            return self.tag == found.tag
+        return (self.size, self.mtime_ms) == (found.size, found.mtime_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +117,13 @@ class Store(abc.ABC):
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         """A stream for a new object, which appears whole when the block ends, and never if an exception ends it."""
 
+    def create_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """A stream as that of :meth:`open_output`, for an object that must not replace another one.
+
+        Raises ``ObjectExistsError`` when the block ends, if an object has the key.
+        """
+        return _creating(self, key)
+
     @abc.abstractmethod
     def get(self, key: str) -> bytes:
         """The whole object. Raises ``ObjectNotFoundError``."""
@@ -143,6 +169,31 @@ class Store(abc.ABC):
         Takes the keys of :meth:`leftovers` too.
         """
 
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        """Delete objects that are still those of a listing, or of :meth:`head`. An object that has taken the key of
+        another one since stays.
+
+        A store without conditional deletes looks at the objects immediately before: one by one if they are few, else by
+        a listing.
+        """
+        wanted = {info.key: info for info in infos}
+        if not wanted:
+            return
+        found: Iterable[ObjectInfo]
+        if len(wanted) <= _FEW:
+            found = filter(None, map(self._head_or_none, wanted))
+        else:
+            first, last = min(wanted), max(wanted)
+            same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+            found = self.list(first[:same])
+        self.delete([one.key for one in found if one.key in wanted and wanted[one.key].is_same(one)])
+
+    def _head_or_none(self, key: str) -> ObjectInfo | None:
+        try:
+            return self.head(key)
+        except ObjectNotFoundError:
+            return None
+
     def leftovers(self) -> Iterator[ObjectInfo]:
         """Temporary files of writes, in no order: those in flight, and those whose writer was killed.
 
@@ -174,9 +225,49 @@ class Store(abc.ABC):
         """This store, for optional files: after a power cut they may be missing or empty."""
         return self
 
+    @contextmanager
+    def pinned(self, folder: str) -> Iterator[Store]:  # noqa: ARG002 - most stores have no folders
+        """This store, for changes in a folder that must be the one that it is now.
+
+        On a disk, the view writes and deletes files below ``folder`` in the folder that was there when the block began,
+        whatever has its path by now: in one that was removed nothing can be written (``StorageError``), and none is
+        made again. Other stores have no folders, and change nothing.
+
+        Raises ``ObjectNotFoundError`` if the folder does not exist.
+        """
+        yield self
+
+    def remove_empty(self, folder: str) -> None:  # noqa: B027 - most stores have no folders
+        """Remove the folder of a :meth:`pinned` view, or one in it, if there is nothing in it. Other stores have no
+        folders.
+        """
+
     def local_path(self, key: str) -> str | None:  # noqa: ARG002 - most stores have none
         """A path that native code on this machine may open for reading instead of going through Python, or None."""
         return None
+
+
+@contextmanager
+def _creating(store: Store, key: str) -> Iterator[BinaryIO]:
+    from refdelta_storage.memory import CollectingStream
+
+    check_key(key)
+    stream = CollectingStream()
+    yield stream
+    stream.close()
+    created_or_raise(key, store.uri, store.put_if_absent(key, stream.content))
+
+
+_FEW = 4
+"""So many objects are looked at one by one before they are deleted."""
+
+
+def created_or_raise(key: str, uri: str, outcome: PutOutcome) -> None:
+    """Raise ``ObjectExistsError`` or ``StorageError`` unless a put has created the object."""
+    if isinstance(outcome, Exists):
+        raise ObjectExistsError(f"there is an object {key!r} in {uri} already")
+    if isinstance(outcome, Unknown):
+        raise StorageError(f"it is not known whether {key!r} was created in {uri}: {outcome.cause}")
 
 
 def check_key(key: str) -> str:

@@ -18,6 +18,10 @@ class ObjectNotFoundError(StorageError, FileNotFoundError):
     """No object has this key."""
 
 
+class ObjectExistsError(StorageError, FileExistsError):
+    """An object has this key already."""
+
+
 class InvalidKeyError(StorageError, ValueError):
     """A key that is not a relative, normalised, ``/``-separated path."""
 

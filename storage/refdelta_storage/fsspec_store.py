@@ -33,6 +33,8 @@ NO_PROMISES = Capabilities(put_if_absent=False, list_after=False, durable=True, 
 _MISSING = {"ResourceNotFoundError", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
 # Under these names file systems tell when an object was written.
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+# Under these, how they identify its content.
+_TAGS = ("ETag", "etag", "generation")
 _PATTERN = re.compile(r"[*?\[]")
 _PARALLEL = 32  # requests at a time, of one call
 
@@ -229,10 +231,10 @@ class FsspecStore(Store):
         return info
 
     def _info(self, key: str, info: Mapping[str, Any]) -> ObjectInfo:
-        for name in _TIMES:
-            if info.get(name) is not None:
-                return ObjectInfo(key, int(info["size"] or 0), _milliseconds(info[name]))
-        return ObjectInfo(key, int(info["size"] or 0), _milliseconds(self._fs.modified(self._path(key))))
+        moment = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+        moment = self._fs.modified(self._path(key)) if moment is None else moment
+        tag = next((str(info[name]).strip('"') for name in _TAGS if info.get(name) is not None), None)
+        return ObjectInfo(key, int(info["size"] or 0), _milliseconds(moment), tag)
 
     # -- errors
 

@@ -26,6 +26,7 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_ranges,
+    created_or_raise,
     order_key,
 )
 from refdelta_storage.disk import (
@@ -36,7 +37,7 @@ from refdelta_storage.disk import (
     wanted,
 )
 from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
-from refdelta_storage.naming import Naming, taken
+from refdelta_storage.naming import Naming, NewFile, taken
 
 _BUFFER = 1 << 20
 # No link is followed, and no pipe is waited for.
@@ -58,6 +59,8 @@ class LocalStore(Store):
 
     Raises:
         StorageError: ``root`` is something else than a folder, or cannot be created.
+
+    A folder in which an object was seen and that was removed since is not made again by :meth:`put_if_absent`.
 
     Not objects, and never listed: temporary files of writes in flight (see :meth:`leftovers`); ``.NAME.crc``, the
     checksums that Hadoop's local file system keeps beside its files (they go with the file when it is deleted or
@@ -97,7 +100,9 @@ class LocalStore(Store):
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)
         with self._errors("create", key):
-            return self._names.create(path, data) if found is None else taken(path)
+            outcome = self._names.create(path, data) if found is None else taken(path)
+        self._names.known.add(path.rpartition("/")[0])
+        return outcome
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -109,19 +114,60 @@ class LocalStore(Store):
         path = self._path(key)
         with self._errors("write", key):
             file = self._names.begin(path)
+        with self._writing(key, file) as stream:
+            yield stream
+            with self._errors("write", key):
+                stream.close()
+                self._names.finish(file)
+
+    @contextmanager
+    def _writing(self, key: str, file: NewFile) -> Iterator[BinaryIO]:
+        """A stream into a new file, which is discarded at the end unless it got a name."""
         try:
             raw = OutputFile(file.descriptor, lambda error: failure("write", key, self.uri, error))
             stream = io.BufferedWriter(raw, _BUFFER)
             try:
                 yield stream
-                with self._errors("write", key):
-                    stream.close()
-                    self._names.finish(file)
             finally:
                 with contextlib.suppress(OSError):
                     stream.close()
         finally:
             file.discard()
+
+    @contextmanager
+    def create_output(self, key: str) -> Iterator[BinaryIO]:
+        path = self._path(key)
+        with self._errors("create", key):
+            file = self._names.begin(path)
+        with self._writing(key, file) as stream:
+            yield stream
+            with self._errors("create", key):
+                stream.close()
+                outcome = self._names.claim(file)
+        created_or_raise(key, self.uri, outcome)
+
+    @contextmanager
+    def pinned(self, folder: str) -> Iterator[Store]:
+        from refdelta_storage.pinned import PINS, PinnedFolder
+
+        path = self._path(folder)
+        if not PINS:
+            with self._errors("read", folder):
+                os.stat(path)
+            yield self
+            return
+        with self._errors("read", folder):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield PinnedFolder(self, folder, descriptor, fsync=self._names.fsync)
+        finally:
+            os.close(descriptor)
+
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        for info in infos:
+            found = self._head_or_none(info.key)
+            if found is not None and info.is_same(found):
+                self.delete([info.key])
 
     def delete(self, keys: Iterable[str]) -> None:
         first: StorageError | None = None
@@ -207,6 +253,7 @@ class LocalStore(Store):
                 status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise not_found(key, self.uri)
+        self._names.known.add(path.rpartition("/")[0])
         return _info(key, status)
 
     def local_path(self, key: str) -> str | None:
@@ -348,7 +395,8 @@ def _read(stream: io.FileIO, start: int, length: int) -> bytes:
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
+    time_ns = status.st_mtime_ns
+    return ObjectInfo(key, status.st_size, time_ns // 1_000_000, (status.st_ino, time_ns))
 
 
 # --- symbolic links ---

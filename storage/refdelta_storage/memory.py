@@ -35,14 +35,17 @@ class _Space:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # garbage that is collected meanwhile may remove its files
-        self.objects: dict[bytes, tuple[bytes, int]] = {}
+        # Content, time, and the number of the write.
+        self.objects: dict[bytes, tuple[bytes, int, int]] = {}
+        self.writes = 0
         self.order: list[bytes] = []
 
     def set(self, key: bytes, data: bytes) -> None:
         """Write an object; the caller holds the lock."""
         if key not in self.objects:
             bisect.insort(self.order, key)
-        self.objects[key] = (data, time.time_ns() // 1_000_000)
+        self.writes += 1
+        self.objects[key] = (data, time.time_ns() // 1_000_000, self.writes)
 
     def remove(self, key: bytes) -> None:
         """Remove an object if it is there; the caller holds the lock."""
@@ -153,7 +156,7 @@ class MemoryStore(Store):
         found = self._open().objects.get(check_key(key).encode())
         if found is None:
             raise not_found(key, self.uri)
-        return found
+        return found[:2]
 
     def get(self, key: str) -> bytes:
         return self._find(key)[0]
@@ -170,8 +173,13 @@ class MemoryStore(Store):
         return io.BytesIO(self._find(key)[0])
 
     def head(self, key: str) -> ObjectInfo:
-        data, mtime_ms = self._find(key)
-        return ObjectInfo(key, len(data), mtime_ms)
+        self._find(key)
+        encoded, space = key.encode(), self._open()
+        with space.lock:
+            if encoded not in space.objects:
+                raise not_found(key, self.uri)
+            data, mtime_ms, number = space.objects[encoded]
+        return ObjectInfo(key, len(data), mtime_ms, number)
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
         return iter(self._listing(check_prefix(prefix).encode(), order_key(after)))
@@ -184,8 +192,8 @@ class MemoryStore(Store):
                 key = space.order[position]
                 if not key.startswith(prefix):
                     break
-                data, mtime_ms = space.objects[key]
-                found.append(ObjectInfo(key.decode(), len(data), mtime_ms))
+                data, mtime_ms, number = space.objects[key]
+                found.append(ObjectInfo(key.decode(), len(data), mtime_ms, number))
         return found
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -193,3 +201,12 @@ class MemoryStore(Store):
         with space.lock:
             for key in encoded:
                 space.remove(key)
+
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        space = self._open()
+        with space.lock:
+            for info in infos:
+                key = check_key(info.key).encode()
+                data, mtime_ms, number = space.objects.get(key, (b"", 0, 0))
+                if info.is_same(ObjectInfo(info.key, len(data), mtime_ms, number)):
+                    space.remove(key)

@@ -21,7 +21,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | g
 # How file systems without nameless files say so, and kernels that do not know of any.
 _UNNAMED_REFUSED = {errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 # How file systems without hard links say so: FAT with EPERM, others by the rest.
-_LINKS_REFUSED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
+LINKS_REFUSED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 _COPIED = 1 << 20
 _RENAME_REFUSED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 # Refusals after which the file system is certainly unchanged. After others (EIO, ESTALE, ETIMEDOUT, as network file
@@ -72,6 +72,7 @@ class Naming:
         uri: the same for errors.
         fsync: whether a write is on the disk (file and folder) before it is acknowledged.
         seen: whether the folder was there once: then it is not made again where somebody removed it.
+        known: further folders that were there once, and are not made again for :meth:`create`.
         unnamed: whether there are files without a name; True until a call fails.
         links: whether there are hard links; True until a call fails.
         exclusive: whether a name can be taken exclusively; True until a call fails.
@@ -81,6 +82,7 @@ class Naming:
     uri: str
     fsync: bool
     seen: bool
+    known: set[str] = field(default_factory=set)
     unnamed: bool = field(default_factory=lambda: UNNAMED is not None)
     links: bool = True
     exclusive: bool = True
@@ -131,7 +133,7 @@ class Naming:
     def _not_named(self, path: str, error: OSError) -> PutOutcome | None:
         if isinstance(error, FileExistsError):
             return taken(path)
-        if error.errno in _LINKS_REFUSED:
+        if error.errno in LINKS_REFUSED:
             self.unnamed = False
             return None
         if error.errno == errno.ENOENT:  # the folder went away, or the list of open files
@@ -141,6 +143,9 @@ class Naming:
         return Unknown(error)
 
     def _put_named(self, path: str, data: bytes) -> PutOutcome:
+        folder = os.path.dirname(path)
+        if folder in self.known and not os.path.lexists(folder):
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed while it was in use")
         temporary = self._write_temporary(path, data)
         try:
             drop_checksum(path)
@@ -165,7 +170,7 @@ class Naming:
             except OSError as error:
                 if error.errno in _CERTAIN:
                     raise
-                if error.errno not in _LINKS_REFUSED:
+                if error.errno not in LINKS_REFUSED:
                     return Created() if link_count(temporary) > 1 else Unknown(error)
                 self.links = False
             else:
@@ -205,6 +210,28 @@ class Naming:
         file.close()
         self.publish(temporary, file.path)
 
+    def claim(self, file: NewFile) -> PutOutcome:
+        """Give the file, which is written, its name, if nothing has it."""
+        if self.fsync:
+            os.fsync(file.descriptor)
+        drop_checksum(file.path)
+        if file.temporary is None:
+            try:
+                link_open(file.descriptor, file.path)
+            except FileExistsError:
+                return taken(file.path)
+            except OSError as error:
+                if error.errno not in LINKS_REFUSED:
+                    raise
+                self.unnamed = False
+                self._copy(file)
+        outcome: PutOutcome = Created()
+        if file.temporary is not None:
+            outcome = self._claim(file.temporary, file.path)
+        if isinstance(outcome, Created):
+            self._sync_folder(os.path.dirname(file.path))
+        return outcome
+
     def _named(self, file: NewFile) -> str | None:
         """Give a file without a name its own; returns the temporary name that it got instead, if it got one."""
         drop_checksum(file.path)
@@ -214,7 +241,7 @@ class Naming:
             file.temporary = temporary_beside(file.path)
             link_open(file.descriptor, file.temporary)
         except OSError as error:
-            if error.errno not in _LINKS_REFUSED:
+            if error.errno not in LINKS_REFUSED:
                 raise
             self.unnamed = False
             self._copy(file)

@@ -64,6 +64,10 @@ class Probed(WrapperStore):
         self._try()
         return self.inner.open_output(key)
 
+    def create_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        self._try()
+        return self.inner.create_output(key)
+
     def delete(self, keys: Iterable[str]) -> None:
         self._try()
         self.inner.delete(keys)

@@ -28,6 +28,7 @@ from refdelta_storage.base import (
     check_prefix,
     check_range,
     check_ranges,
+    created_or_raise,
     order_key,
 )
 from refdelta_storage.clients import PARALLEL, PATIENCE, Client, Patience, together
@@ -45,6 +46,8 @@ _PASSING = {408, 429, 500, 502, 503, 504}
 _REFUSED = {401, 403, 404, 405}
 # Our own findings, all kinds of OSError.
 _CERTAIN = (StorageError, FileNotFoundError)
+Seen = tuple[int, int, str | None]
+"""Size in bytes, time in milliseconds since 1970, and etag of an object."""
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -118,14 +121,14 @@ class RemoteStore(Store):
         """
 
     @abstractmethod
-    async def _look(self, name: str) -> tuple[int, int]:
-        """Size in bytes and time in milliseconds of an object."""
+    async def _look(self, name: str) -> Seen:
+        """Size in bytes, time in milliseconds and etag of an object."""
 
     @abstractmethod
     async def _page(
         self, prefix: str, after: str | None, token: str | None
-    ) -> tuple[builtins.list[tuple[str, int, int]], str | None]:
-        """One page of a listing: names, sizes and times, and what leads to the next page, None at the end.
+    ) -> tuple[builtins.list[tuple[str, Seen]], str | None]:
+        """One page of a listing: names, what is seen of each, and what leads to the next page, None at the end.
 
         ``after`` is a wish: what comes back may begin before.
         """
@@ -190,16 +193,29 @@ class RemoteStore(Store):
         self._ask("write", key, lambda: self._write(name, bytes(data)))
 
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
-        name = self._name(key)
+        check_key(key)
+        stream = collecting(lambda error: self._failure("collect", key, error), partial(self._send, key))
+        return cast("AbstractContextManager[BinaryIO]", stream)
 
+    def _send(self, key: str, file: BinaryIO) -> None:
+        name, size = self._name(key), os.fstat(file.fileno()).st_size
+        if size <= 2 * PART:
+            data = file.read()
+            self._ask("write", key, lambda: self._write(name, data))
+            return
+        parts = [partial(_part, file, start) for start in range(0, size, PART)]
+        self._run("write", key, lambda: self._write_parts(name, parts))
+
+    def create_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         def send(file: BinaryIO) -> None:
-            size = os.fstat(file.fileno()).st_size
-            if size <= 2 * PART:
-                data = file.read()
-                self._ask("write", key, lambda: self._write(name, data))
-                return
-            parts = [partial(_part, file, start) for start in range(0, size, PART)]
-            self._run("write", key, lambda: self._write_parts(name, parts))
+            outcome: PutOutcome = Created()
+            if os.fstat(file.fileno()).st_size <= 2 * PART:
+                outcome = self.put_if_absent(key, file.read())
+            elif self._head_or_none(key) is None:  # services differ in what a condition on an upload in parts means
+                self._send(key, file)
+            else:
+                outcome = Exists()
+            created_or_raise(key, self.uri, outcome)
 
         stream = collecting(lambda error: self._failure("collect", key, error), send)
         return cast("AbstractContextManager[BinaryIO]", stream)
@@ -248,8 +264,7 @@ class RemoteStore(Store):
 
     def head(self, key: str) -> ObjectInfo:
         name = self._name(key)
-        size, mtime_ms = self._ask("read", key, lambda: self._look(name))
-        return ObjectInfo(key, size, mtime_ms)
+        return ObjectInfo(key, *self._ask("read", key, lambda: self._look(name)))
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
         check_prefix(prefix)
@@ -268,8 +283,8 @@ class RemoteStore(Store):
             except ObjectNotFoundError:
                 return  # how accounts with folders say that there is no such one
             page = [
-                ObjectInfo(key, size, mtime_ms)
-                for key, size, mtime_ms in ((name[len(self._prefix) :], size, mtime) for name, size, mtime in entries)
+                ObjectInfo(key, *seen)
+                for key, seen in ((name[len(self._prefix) :], seen) for name, seen in entries)
                 if key.encode() > least and key.startswith(prefix) and _is_key(key)
             ]
             yield page
@@ -358,6 +373,11 @@ def _is_key(key: str) -> bool:
     except StorageError:
         return False
     return True
+
+
+def etag(text: str | None) -> str | None:
+    """An etag without the quotation marks, which only some replies have."""
+    return text.strip('"') if text else None
 
 
 def milliseconds(moment: datetime) -> int:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from refdelta_storage.base import Capabilities
 from refdelta_storage.clients import PATIENCE, Client, Patience, upload_parts
 from refdelta_storage.errors import StorageError
-from refdelta_storage.remote import RemoteStore, milliseconds
+from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
 
 PROMISES = Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
 
@@ -111,13 +111,13 @@ class S3Store(RemoteStore):
         # A server may pass over the range.
         return data if start is None or "ContentRange" in reply else data[start : start + length]
 
-    async def _look(self, name: str) -> tuple[int, int]:
+    async def _look(self, name: str) -> Seen:
         found = await self._call("head_object", Key=name)
-        return found["ContentLength"], milliseconds(found["LastModified"])
+        return found["ContentLength"], milliseconds(found["LastModified"]), etag(found.get("ETag"))
 
     async def _page(
         self, prefix: str, after: str | None, token: str | None
-    ) -> tuple[builtins.list[tuple[str, int, int]], str | None]:
+    ) -> tuple[builtins.list[tuple[str, Seen]], str | None]:
         wanted: dict[str, Any] = {"Prefix": self._prefix + prefix, "MaxKeys": self.page}
         if token is not None:
             wanted["ContinuationToken"] = token
@@ -128,7 +128,8 @@ class S3Store(RemoteStore):
             wanted["Prefix"] = wanted["Prefix"][: wanted["Prefix"].rfind("/") + 1]
         found = await self._call("list_objects_v2", **wanted)
         entries = [
-            (info["Key"], info["Size"], milliseconds(info["LastModified"])) for info in found.get("Contents", ())
+            (info["Key"], (info["Size"], milliseconds(info["LastModified"]), etag(info.get("ETag"))))
+            for info in found.get("Contents", ())
         ]
         return entries, found.get("NextContinuationToken") if found.get("IsTruncated") else None
 

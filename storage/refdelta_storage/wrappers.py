@@ -45,6 +45,9 @@ class WrapperStore(Store):
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         return self.inner.open_output(key)
 
+    def create_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        return self.inner.create_output(key)
+
     def get(self, key: str) -> bytes:
         return self.inner.get(key)
 
@@ -66,6 +69,9 @@ class WrapperStore(Store):
     def delete(self, keys: Iterable[str]) -> None:
         self.inner.delete(keys)
 
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        self.inner.delete_unchanged(infos)
+
     def leftovers(self) -> Iterator[ObjectInfo]:
         return self.inner.leftovers()
 
@@ -77,6 +83,14 @@ class WrapperStore(Store):
 
     def hasty(self) -> Store:
         return self._around(self.inner.hasty())
+
+    @contextmanager
+    def pinned(self, folder: str) -> Iterator[Store]:
+        with self.inner.pinned(folder) as inner:
+            yield self._around(inner)
+
+    def remove_empty(self, folder: str) -> None:
+        self.inner.remove_empty(folder)
 
     def _around(self, inner: Store) -> Store:
         if inner is self.inner:
@@ -131,9 +145,15 @@ class ReadOnlyStore(WrapperStore):
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         self._refuse(key)
 
+    def create_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        self._refuse(key)
+
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._refuse(key)
+
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        self.delete(info.key for info in infos)
 
 
 class _Observer(WrapperStore):
@@ -153,6 +173,10 @@ class _Observer(WrapperStore):
     def open_output(self, key: str) -> AbstractContextManager[BinaryIO]:
         self._see("open_output", [key])
         return self.inner.open_output(key)
+
+    def create_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        self._see("open_output", [key])
+        return self.inner.create_output(key)
 
     def get(self, key: str) -> bytes:
         self._see("get", [key])
@@ -182,6 +206,12 @@ class _Observer(WrapperStore):
         keys = [*keys]
         self._see("delete", keys)
         self.inner.delete(keys)
+
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        infos = [*infos]
+        if infos:
+            self._see("delete", [info.key for info in infos])
+        self.inner.delete_unchanged(infos)
 
     def leftovers(self) -> Iterator[ObjectInfo]:
         self._see("leftovers", [""])
@@ -349,8 +379,20 @@ class FaultyStore(WrapperStore):
         stream.close()
         self._run("open_output", [key], lambda: self._write(key, stream.content))
 
+    @contextmanager
+    def create_output(self, key: str) -> Iterator[BinaryIO]:
+        check_key(key)
+        stream = CollectingStream()
+        yield stream
+        stream.close()
+        self._run("open_output", [key], lambda: self._create(key, stream.content))
+
     def _write(self, key: str, data: bytes) -> None:
         with self.inner.open_output(key) as stream:
+            stream.write(data)
+
+    def _create(self, key: str, data: bytes) -> None:
+        with self.inner.create_output(key) as stream:
             stream.write(data)
 
     def get(self, key: str) -> bytes:
@@ -375,6 +417,11 @@ class FaultyStore(WrapperStore):
     def delete(self, keys: Iterable[str]) -> None:
         keys = [*keys]
         self._run("delete", keys, lambda: self.inner.delete(keys))
+
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        infos = [*infos]
+        if infos:
+            self._run("delete", [info.key for info in infos], lambda: self.inner.delete_unchanged(infos))
 
     def leftovers(self) -> Iterator[ObjectInfo]:
         return self._run("leftovers", [""], lambda: iter([*self.inner.leftovers()]))

@@ -147,7 +147,7 @@ def _possible(effect: effects.Effect) -> list[str]:
         case effects.TryCommit():
             return ["Committed", "Exists", "Unknown", "Failed"]
         case effects.VersionExists():
-            return ["yes", "no"]
+            return ["yes", "no", "replaced"]
         case effects.ReadCommits():
             return ["ours", "a winner", "nothing"]
         case effects.NewestVersion():
@@ -165,6 +165,7 @@ def _reply(effect: effects.Effect, reply: str) -> effects.Reply:
         "Failed": effects.Failed(StoreError("the store failed")),
         "yes": effects.Yes(),
         "no": effects.No(),
+        "replaced": effects.Replaced(),
         "ours": effects.Commits((_commit(_OURS),) * count),
         "a winner": effects.Commits((_commit(_THEIRS),) * count),
         "nothing": effects.Commits((None,) * count),

@@ -82,6 +82,7 @@ _FUNCTIONS = (
     "variants",
     "explain_conflict",
     "observe_commits",
+    "settle",
     "instrument",
 )
 

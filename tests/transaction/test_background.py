@@ -18,21 +18,21 @@ def test_work_of_one_table_waits_for_no_other_and_is_bounded():
         go.wait(30)
         done.append("slow")
 
-    for _ in range(background._OF_A_TABLE):
-        background.later("a", slow)
-    background.later("b", lambda: done.append("b"))
+    for _ in range(background.CHECKSUM.side_by_side):
+        background.run("a", background.CHECKSUM, slow)
+    background.run("b", background.CHECKSUM, lambda: done.append("b"))
     background.settle("b")
     assert done == ["b"]
-    one_more = threading.Thread(target=background.later, args=("a", slow))
+    one_more = threading.Thread(target=background.run, args=("a", background.CHECKSUM, slow))
     one_more.start()
     one_more.join(0.05)
     assert one_more.is_alive(), "it waits for one of the others"
-    assert len(begun) == background._OF_A_TABLE
+    assert len(begun) == background.CHECKSUM.side_by_side
     go.set()
     one_more.join()
     background.settle()
-    assert done == ["b", *["slow"] * (background._OF_A_TABLE + 1)]
-    assert not background._under_way
+    assert done == ["b", *["slow"] * (background.CHECKSUM.side_by_side + 1)]
+    assert not background._tasks
 
 
 def test_one_publication_of_a_table_runs_and_the_newest_waits():
@@ -43,40 +43,40 @@ def test_one_publication_of_a_table_runs_and_the_newest_waits():
         go.wait(30)
         done.append(0)
 
-    background.publish("a", slow)
+    background.run("a", background.PUBLICATION, slow)
     assert begun.wait(30)
     for number in (1, 2, 3):
-        background.publish("a", lambda number=number: done.append(number))
-    background.publish("b", lambda: done.append("b"))
+        background.run("a", background.PUBLICATION, lambda number=number: done.append(number))
+    background.run("b", background.PUBLICATION, lambda: done.append("b"))
     background.settle("b")
     assert done == ["b"]
     go.set()
     background.settle("a")
     assert done == ["b", 0, 3]
-    assert not {"a", "b"} & background._publications.keys()
+    assert not background._lanes
 
 
 def test_a_publication_that_fails_ends_none_of_the_others(caplog):
     def fails():
         raise SystemExit
 
-    background.publish("a", fails)
+    background.run("a", background.PUBLICATION, fails)
     background.settle("a")
     assert "a task of a failed" in caplog.text
     done = []
-    background.publish("a", lambda: done.append(1))
+    background.run("a", background.PUBLICATION, lambda: done.append(1))
     background.settle("a")
     assert done == [1]
 
 
 def test_no_fork_comes_in_between():
     done = []
-    background.later("a", lambda: done.append(threading.Event().wait(0.1)))
+    background.run("a", background.CHECKSUM, lambda: done.append(threading.Event().wait(0.1)))
     child = os.fork()
     if not child:
         status = 1
         try:
-            background.later("a", lambda: done.append("child"))
+            background.run("a", background.CHECKSUM, lambda: done.append("child"))
             background.settle()
             status = 0 if done == [False, "child"] else 2
         finally:
@@ -89,8 +89,8 @@ def test_a_process_that_ends_has_done_it_and_takes_more_while_it_ends():
     code = """
 import atexit, time
 from refdelta.transaction import background
-atexit.register(lambda: background.later("t", lambda: print("late")))
-background.later("t", lambda: (time.sleep(0.2), print("done", flush=True)))
+atexit.register(lambda: background.run("t", background.CHECKSUM, lambda: print("late")))
+background.run("t", background.CHECKSUM, lambda: (time.sleep(0.2), print("done", flush=True)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.split(), done.stderr) == (["done", "late"], "")

@@ -189,11 +189,13 @@ def test_a_cleanup_that_was_asked_for_needs_no_checkpoint_of_its_own(tmp_path, m
     table = DeltaTable(tmp_path)
     append(table, 19, commit_properties=CommitProperties(create_checkpoint=False))
 
-    def after_another_writer(table_uri, work, *, unless_busy):
-        checkpoint_write.write_checkpoint(table.store, load_snapshot(table.store, 15))
-        return background.maintain_in_background(table_uri, work, unless_busy=unless_busy)
+    run = background.run
 
-    monkeypatch.setattr(background, "maintain", after_another_writer)
+    def after_another_writer(*args, **kwargs):
+        checkpoint_write.write_checkpoint(table.store, load_snapshot(table.store, 15))
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(background, "run", after_another_writer)
     append(table, 1, commit_properties=CommitProperties(cleanup_expired_logs=asked))
     background.settle()
     assert checkpoints(tmp_path) == [15]

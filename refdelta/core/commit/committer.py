@@ -23,8 +23,13 @@ class Committer(Protocol):
             the bytes are not the version and never will be.
         """
 
-    def exists(self, version: int) -> bool:
-        """Whether this version exists. For -1: whether the log is empty."""
+    def exists(self, version: int) -> bool | effects.Answer:
+        """Whether this version exists, as the transaction has read it. For -1: whether the log is empty.
+
+        Returns:
+            ``Replaced`` if the version is another commit than the one that was read, or is missing though log cleanup
+            cannot have removed it. A log that cannot be removed and made anew has no need of this reply.
+        """
 
     def newest(self, after: int) -> int:
         """The newest version, which is this one or a later one."""
@@ -49,7 +54,8 @@ def carry_out(effect: effects.Effect, committer: Committer) -> effects.Reply | N
         case effects.TryCommit(version, data):
             return committer.commit(version, data)
         case effects.VersionExists(version):
-            return effects.Yes() if committer.exists(version) else effects.No()
+            found = committer.exists(version)
+            return found if isinstance(found, effects.Answer) else effects.Yes() if found else effects.No()
         case effects.NewestVersion(after):
             return effects.Newest(committer.newest(after))
         case effects.ReadCommits(first, last):

@@ -16,7 +16,9 @@ from refdelta.core.rows.relocation import RelocationById
 
 
 class VersionExists(msgspec.Struct, frozen=True):
-    """Does this version exist? For -1: is the log empty? Reply: :class:`Yes`, :class:`No` or :class:`Failed`."""
+    """Does this version exist, and is it the commit that the transaction has read? For -1: is the log empty? Reply:
+    :class:`Yes`, :class:`No`, :class:`Replaced` or :class:`Failed`.
+    """
 
     version: int
 
@@ -162,6 +164,12 @@ class Yes(Answer, frozen=True):
 
 class No(Answer, frozen=True):
     """False."""
+
+
+class Replaced(Answer, frozen=True):
+    """The table was removed, and perhaps made anew: the version is another commit than the one that was read, or is
+    missing though log cleanup cannot have removed it.
+    """
 
 
 class Commits(msgspec.Struct, frozen=True):

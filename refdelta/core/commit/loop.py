@@ -23,6 +23,10 @@ between two ``VersionExists(N)``:
   version is missing although newer ones exist, the commit belongs to no table: it is withdrawn, and the commit failed.
   If that cannot be decided, the outcome is unknown.
 
+That some version N exists does not suffice: a table that was removed and made anew has one, too. It has to be the
+commit that was read; the shell compares the object, or its content, and replies ``Replaced`` if it is another one. A
+commit that was put into such a table is withdrawn, unless another version follows it already.
+
 The shell may answer ``VersionExists`` from a recent request: cleanup deletes only files that are hours old
 (PROTOCOL.md, "Metadata Cleanup"). So it costs a request only if the handle is old or the put was slow. On a local disk
 the shell checks every time, since a folder may be removed at any moment.
@@ -407,9 +411,12 @@ class _Loop:
         if self.base < 0 and self.in_doubt:
             # Our own put may have made the log non-empty.
             return
-        if not isinstance((yield from self._insist(effects.VersionExists(self.base), effects.Answer)), effects.No):
+        answer = yield from self._insist(effects.VersionExists(self.base), effects.Answer)
+        if not isinstance(answer, (effects.No, effects.Replaced)):
             return
         if self.in_doubt:
+            if isinstance(answer, effects.Replaced):
+                yield from self._withdraw_from_another_table(self.base + 1)
             raise self._outcome_unknown(self.base + 1, f"version {self.base} is no longer in the log")
         if self.base < 0:
             first = yield from self._insist(effects.ReadCommits(0, 0), effects.Commits)
@@ -424,11 +431,32 @@ class _Loop:
             "table was removed or replaced. Nothing was committed; open the table again and repeat the operation"
         )
 
+    def _withdraw_from_another_table(self, version: int) -> effects.Steps[bool]:
+        """Withdraw our commit from a table that was made anew; returns whether it was there and is gone.
+
+        Where another commit follows it, that table consists of both.
+        """
+        found = yield from self._insist(effects.ReadCommits(version, version + 1), effects.Commits)
+        ours, following = found.data
+        if ours is None or following is not None or not self._is_ours(self._footprint(version, ours)):
+            return False
+        yield from self._insist(effects.Withdraw(version), effects.Yes)
+        return True
+
     def _confirm_created(self, version: int) -> effects.Steps[None]:
         if self.base < 0:
             return
         doubted, self.in_doubt = self.in_doubt, True
-        if isinstance((yield from self._insist(effects.VersionExists(self.base), effects.Answer)), effects.No):
+        answer = yield from self._insist(effects.VersionExists(self.base), effects.Answer)
+        if isinstance(answer, effects.Replaced):
+            if (yield from self._withdraw_from_another_table(version)):
+                raise CommitFailedError(
+                    f"the table was removed, and perhaps made anew, while this commit waited: version {self.base}, on "
+                    f"which it builds, is gone or another commit. The file for version {version} was withdrawn, and "
+                    "nothing was committed; open the table again and repeat the operation"
+                )
+            raise self._outcome_unknown(version, f"it was written, but version {self.base} is another commit by now")
+        if isinstance(answer, effects.No):
             newest = (yield from self._insist(effects.NewestVersion(version), effects.Newest)).version
             following = yield from self._insist(effects.ReadCommits(version + 1, version + 1), effects.Commits)
             if newest == version or following.data[0] is not None:

@@ -29,6 +29,7 @@ class LogFile(msgspec.Struct, frozen=True):
         mtime_ms: its modification time, in milliseconds since 1970; None for an own commit that was not listed yet.
         version: the version that it belongs to; the first one of a compacted file.
         hi: the last version that it covers; differs from ``version`` for compacted files only.
+        tag: what identifies the object in its store, such as an etag; None if that is unknown.
     """
 
     key: str
@@ -36,6 +37,18 @@ class LogFile(msgspec.Struct, frozen=True):
     mtime_ms: int | None
     version: int
     hi: int
+    tag: Any = None
+
+    def is_same(self, size: int, mtime_ms: int, tag: Any = None) -> bool:
+        """Whether an object of the same key is this file: by the tags, or by size and time where one is unknown."""
+        if self.tag is not None and tag is not None:
+            return bool(self.tag == tag)
+        return self.size == size and self.mtime_ms in (None, mtime_ms)
+
+
+Listed = tuple[str, int, int] | tuple[str, int, int, Any]
+"""A file in a listing: its key, its size in bytes, its modification time in milliseconds since 1970, and its tag (see
+:class:`LogFile`) if the store has tags."""
 
 
 class CheckpointFiles(msgspec.Struct, frozen=True):
@@ -80,12 +93,12 @@ class LogSegment(msgspec.Struct, frozen=True):
             return self
         return LogSegment(self.version, checkpoint, later, self.checksum, self.last_commit, self.listed)
 
-    def shown(self, size: int, mtime_ms: int) -> LogSegment | None:
+    def shown(self, size: int, mtime_ms: int, tag: Any = None) -> LogSegment | None:
         """The segment after the store has listed the own commit. None if that has another size in bytes."""
         last = self.last_commit
         if last is None or last.size != size:
             return None
-        now = LogFile(last.key, size, mtime_ms, last.version, last.hi)
+        now = LogFile(last.key, size, mtime_ms, last.version, last.hi, tag)
         commits = (*self.commits[:-1], now) if self.commits else ()
         return LogSegment(self.version, self.checkpoint, commits, self.checksum, now, now)
 
@@ -95,7 +108,7 @@ NO_LOG = LogSegment(-1, None, (), None, None, None)
 
 
 def build_segment(
-    listing: Iterable[tuple[str, int, int]],
+    listing: Iterable[Listed],
     *,
     version: int | None = None,
     use_compacted: bool = True,
@@ -104,8 +117,8 @@ def build_segment(
     """The files that make a version.
 
     Args:
-        listing: key, size in bytes and modification time in milliseconds of files under ``_delta_log``, in any order;
-            other files (staged commits, sidecars, temporary files) are ignored.
+        listing: the files under ``_delta_log``, in any order; other files (staged commits, sidecars, temporary files)
+            are ignored.
         version: the wanted version; None is the newest.
         use_compacted: whether a compacted file may replace the commits that it covers.
         unreadable: keys of damaged checkpoint files: their checkpoints do not count.
@@ -138,7 +151,7 @@ def build_segment(
     )
 
 
-def complete_checkpoints(listing: Iterable[tuple[str, int, int]]) -> list[CheckpointFiles]:
+def complete_checkpoints(listing: Iterable[Listed]) -> list[CheckpointFiles]:
     """The complete checkpoints in a listing, whatever their version."""
     return [checkpoint for found in _Files(listing, ()).complete.values() for checkpoint in found]
 
@@ -162,17 +175,17 @@ def _check_contiguous(files: _Files, start: int, version: int, checkpoint: Check
 class _Files:
     """A listing, sorted by kind and version of the files."""
 
-    def __init__(self, listing: Iterable[tuple[str, int, int]], unreadable: Collection[str]) -> None:
+    def __init__(self, listing: Iterable[Listed], unreadable: Collection[str]) -> None:
         self.commits: dict[int, LogFile] = {}
         self.checksums: dict[int, LogFile] = {}
         self.compacted: dict[int, list[LogFile]] = defaultdict(list)
         self.complete: dict[int, list[CheckpointFiles]] = defaultdict(list)
         parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
-        for key, size, mtime_ms in listing:
+        for key, size, mtime_ms, *tag in listing:
             name = parse_log_name(key)
             if name is None or key in unreadable:
                 continue
-            file = LogFile(key, size, mtime_ms, name.version, name.hi)
+            file = LogFile(key, size, mtime_ms, name.version, name.hi, *tag)
             if name.kind == "commit":
                 self.commits[name.version] = file
             elif name.kind == "checksum":

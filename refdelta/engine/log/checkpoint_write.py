@@ -34,6 +34,7 @@ from refdelta.core.table.features import features_of
 from refdelta.engine.arrow.arrays import array_of, nested_array, one_array
 from refdelta.engine.log.checkpoint import ADDS_TAG, adds_of, listed_by, read_sidecars
 from refdelta.engine.log.commits import read_commits
+from refdelta.engine.log.identity import placed
 from refdelta.engine.log.managed_log import publish_through
 from refdelta.engine.log.newest_checkpoint import Layout
 from refdelta.engine.log.state import (
@@ -48,10 +49,11 @@ from refdelta.engine.log.state import (
 from refdelta.engine.log.statistics import partition_values_parsed, stats_parsed
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.parquet.layout import CODECS, codec_of, pages_of
-from refdelta.errors import InvalidArgumentError, InvalidLogError
-from refdelta_storage.errors import ObjectNotFoundError, StorageError
+from refdelta.errors import InvalidArgumentError, InvalidLogError, StoreError
+from refdelta_storage.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
+    from refdelta.engine.log.identity import Placement
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
 
@@ -100,6 +102,8 @@ _BLOCK = 64 * 1024
 _LISTED = 100_000
 # The tag of a sidecar with a digest of its columns.
 _FORM_TAG = "refdelta.form"
+# The key of the mark in the metadata of a file.
+_MARK = b"refdelta.mark"
 _DAY_MS = 24 * 60 * 60 * 1000
 
 TopLevel = Literal["parquet", "json"]
@@ -132,7 +136,8 @@ def write_checkpoint(
     now_ms: int | None = None,
     top_level: TopLevel = "parquet",
     policy: str | None = None,
-) -> CheckpointInfo:
+    replace: bool = True,
+) -> CheckpointInfo | None:
     """Write the checkpoint of a committed version, then point ``_last_checkpoint`` to it.
 
     Implements PROTOCOL.md, "Checkpoint Schema", "V2 Spec", "Sidecar File Schema" and "Last Checkpoint File".
@@ -147,8 +152,13 @@ def write_checkpoint(
         now_ms: the time at which retention ends, in milliseconds since 1970; None for now.
         top_level: the format of a checkpoint of the policy v2.
         policy: ``classic`` for the name that every reader knows; None for ``delta.checkpointPolicy``.
+        replace: whether a file of that name is replaced; otherwise it stays, and nothing else is written.
+
+    Returns:
+        The checkpoint; None if another writer has written one of that name, and it stays.
 
     Raises:
+        VersionNotFoundError: the version is no longer in the log; no part of a checkpoint is left.
         InvalidArgumentError: JSON is requested, and the table's checkpoints are classic.
         StoreError: the store refused or failed; no part of a checkpoint is visible then.
         InvalidLogError: the tombstones cannot be read again.
@@ -161,29 +171,54 @@ def write_checkpoint(
             "only a table with the property delta.checkpointPolicy = v2 can have a checkpoint in JSON"
         )
     publish_through(store, snapshot.version)
+    name = uuid_checkpoint_key(snapshot.version, str(uuid.uuid4()), top_level) if own_name else None
+    try:
+        with placed(store, snapshot) as placement:
+            info, listing = _write(placement, snapshot, small, now_ms, top_level, name, replace=replace)
+    except StoreError as error:
+        if not isinstance(error.__cause__, ObjectExistsError):
+            raise
+        return None
+    file = LogFile(info.key, info.size, None, info.version, info.version)
+    _remember(snapshot, CheckpointFiles(info.version, (file,), "uuid" if own_name else "classic"), listing)
+    return info
+
+
+def _write(
+    placement: Placement,
+    snapshot: Snapshot,
+    small: dict[str, Sequence[Any]],
+    now_ms: int,
+    top_level: TopLevel,
+    name: str | None,
+    *,
+    replace: bool,
+) -> tuple[CheckpointInfo, list[tuple[Sidecar, int]]]:
+    """Write the files of a checkpoint, under ``name`` or under the classic one; returns it with its sidecars."""
+    own_name = name is not None
     removes, files = _removes(snapshot, now_ms), snapshot.files
     form = _TableFormat(CODECS[codec_of(snapshot.properties.compression_codec)][0], pages_of(snapshot.properties))
     listing: list[tuple[Sidecar, int]] = []
     if own_name and (top_level == "json" or files.num_rows + len(removes) > min(LISTED_ITSELF, _LISTED)):
-        kept = _kept_sidecars(store, snapshot)
-        written = _write_sidecars(store, _adds(snapshot, kept.rest), removes, form)
+        kept = _kept_sidecars(placement.store, snapshot)
+        written = _write_sidecars(placement, _adds(snapshot, kept.rest), removes, form)
         small["sidecar"] = [sidecar for sidecar, _ in kept.sidecars] + written
         columns = {"add": _adds(snapshot, files.slice(0, 0)), "remove": removes.slice(0, 0)}
         if kept.in_order:
             listing = kept.sidecars + [(sidecar, count) for sidecar in written if (count := adds_of(sidecar))]
     else:
         columns = {"add": _adds(snapshot, files), "remove": removes}
-    key = uuid_checkpoint_key(snapshot.version, str(uuid.uuid4()), top_level) if own_name else None
-    key = key or checkpoint_key(snapshot.version)
-    in_json = top_level == "json"
-    size = _write_json(store, key, small) if in_json else _write_parquet(store, key, small, columns, form)
+    key = name or checkpoint_key(snapshot.version)
+    if top_level == "json":
+        size = _write_json(placement, key, small)
+    else:
+        size = _write_parquet(placement, key, small, columns, form, unique=own_name, replace=replace)
+    placement.check()
     count = sum(map(len, small.values())) + files.num_rows + len(removes)
     in_sidecars = sum(sidecar.size_in_bytes for sidecar in small.get("sidecar", ()))
     info = CheckpointInfo(snapshot.version, key, count, files.num_rows, size + in_sidecars)
-    _point_to(store, info)
-    file = LogFile(key, size, None, info.version, info.version)
-    _remember(snapshot, CheckpointFiles(info.version, (file,), "uuid" if own_name else "classic"), listing)
-    return info
+    _point_to(placement, info)
+    return info, listing
 
 
 def _remember(snapshot: Snapshot, checkpoint: CheckpointFiles, sidecars: Sequence[tuple[Sidecar, int]]) -> None:
@@ -205,7 +240,9 @@ class _TableFormat(NamedTuple):
     pages: Literal["1.0", "2.0"]
 
 
-def _write_sidecars(store: Store, adds: pa.ChunkedArray, removes: pa.ChunkedArray, form: _TableFormat) -> list[Sidecar]:
+def _write_sidecars(
+    placement: Placement, adds: pa.ChunkedArray, removes: pa.ChunkedArray, form: _TableFormat
+) -> list[Sidecar]:
     """Write the file actions to sidecars, and return these."""
     files = {"add": adds, "remove": removes}
     sidecars = []
@@ -213,7 +250,7 @@ def _write_sidecars(store: Store, adds: pa.ChunkedArray, removes: pa.ChunkedArra
         for start in range(0, len(column), _LISTED):
             part = {kind: other.slice(0, 0) for kind, other in files.items()} | {name: column.slice(start, _LISTED)}
             path = f"{uuid.uuid4()}.parquet"
-            size = _write_parquet(store, f"{SIDECARS}/{path}", {}, part, form)
+            size = _write_parquet(placement, f"{SIDECARS}/{path}", {}, part, form, unique=True)
             tags: dict[str, str | None] | None = None
             if name == "add":
                 tags = {ADDS_TAG: str(len(part[name])), _FORM_TAG: _form_of(column)}
@@ -296,14 +333,40 @@ def _true_sidecars(store: Store, snapshot: Snapshot) -> list[tuple[Sidecar, int]
 
 
 def _write_parquet(
-    store: Store, key: str, small: Mapping[str, Sequence[Any]], files: Mapping[str, pa.ChunkedArray], form: _TableFormat
+    placement: Placement,
+    key: str,
+    small: Mapping[str, Sequence[Any]],
+    files: Mapping[str, pa.ChunkedArray],
+    form: _TableFormat,
+    *,
+    unique: bool,
+    replace: bool = True,
 ) -> int:
-    """Write actions, one a row. Returns the size of the file in bytes."""
+    """Write actions, one a row. Returns the size of the file in bytes.
+
+    Args:
+        placement: where to write it.
+        key: the file's key.
+        small: the actions that are few.
+        files: the file actions.
+        form: the format.
+        unique: whether no other file can have the key. Else the file gets a mark, by which it is recognized.
+        replace: whether a file of this key is replaced. One that comes while this one is written stays in any case.
+
+    Raises:
+        StoreError: the store refused or failed; because of an ``ObjectExistsError`` if a file has the key, and stays.
+    """
+    store, mark = placement.store, uuid.uuid4().hex.encode()
     types = {name: _TYPES[name] for name in small} | {name: column.type for name, column in files.items()}
     schema = pa.schema([(name, types[name]) for name in _order(types)])
-    with store_errors(f"write {key}"), store.open_output(key) as sink:
+    placement.writes(key, None if unique else mark)
+    replace = unique or (replace and _is_there(store, key))
+    write = store.open_output if replace else store.create_output
+    with store_errors(f"write {key}"), write(key) as sink:
         how = {"compression": form.codec, "data_page_version": form.pages, "store_schema": False}
         with pq.ParquetWriter(sink, schema, **how) as writer:
+            if not unique:
+                writer.add_key_value_metadata({_MARK: mark})
             for name, actions in small.items():
                 if actions:
                     rows = [_as_row(action) for action in actions]
@@ -311,13 +374,25 @@ def _write_parquet(
             for name, column in files.items():
                 for chunk in _blocks(column):
                     writer.write_batch(_rows(schema, name, chunk))
-        return sink.tell()
+        size = sink.tell()
+        placement.check()  # just before the file gets its name
+    return size
 
 
-def _write_json(store: Store, key: str, small: Mapping[str, Sequence[Any]]) -> int:
+def _is_there(store: Store, key: str) -> bool:
+    with store_errors(f"look at {key}"):
+        try:
+            store.head(key)
+        except ObjectNotFoundError:
+            return False
+    return True
+
+
+def _write_json(placement: Placement, key: str, small: Mapping[str, Sequence[Any]]) -> int:
     data = encode_commit([action for actions in small.values() for action in actions])
+    placement.writes(key)
     with store_errors(f"write {key}"):
-        store.put(key, data)
+        placement.store.put(key, data)
     return len(data)
 
 
@@ -421,8 +496,8 @@ def _rows(schema: pa.Schema, name: str, values: pa.Array) -> pa.RecordBatch:
 # --- the hint ----------------------------------------------------------------------------------------------------
 
 
-def _point_to(store: Store, info: CheckpointInfo) -> None:
-    key = last_checkpoint_key()
+def _point_to(placement: Placement, info: CheckpointInfo) -> None:
+    store, key = placement.store, last_checkpoint_key()
     try:
         current = parse_last_checkpoint(store.get(key))
     except StorageError:
@@ -431,5 +506,7 @@ def _point_to(store: Store, info: CheckpointInfo) -> None:
     if current is not None and current.version > info.version:
         return
     hint = LastCheckpoint(version=info.version, size=info.actions, size_in_bytes=info.size, num_of_add_files=info.adds)
+    data = encode_last_checkpoint(hint)
+    placement.writes(key, data)
     with store_errors(f"write {key}"):
-        store.put(key, encode_last_checkpoint(hint))
+        store.put(key, data)

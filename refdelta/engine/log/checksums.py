@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from refdelta.core.log.checksum import decode_checksum
 from refdelta.core.log.paths import checksum_key
 from refdelta.core.table.features import features_of
+from refdelta.engine.log.identity import CommitIdentity, Placement
+from refdelta.engine.log.managed_log import managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError
 from refdelta_storage.base import Created
@@ -23,17 +25,21 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.core.log.checksum import VersionChecksum
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
 
 _T = TypeVar("_T")
 
 
-def put_checksum(store: Store, version: int, data: bytes) -> bool:
-    """Write the ``.crc`` file of a committed version. An existing file is never overwritten.
+def put_checksum(store: Store, snapshot: Snapshot, data: bytes) -> bool:
+    """Write the ``.crc`` file of a version that was committed just now. An existing file is never overwritten.
+
+    The version is looked for afterwards only; before it was when it was committed. One that a catalog has not published
+    is not looked for.
 
     Args:
         store: the table's folder.
-        version: the version.
+        snapshot: the version.
         data: the content; see :func:`refdelta.core.log.checksum.encode_checksum`.
 
     Returns:
@@ -42,10 +48,18 @@ def put_checksum(store: Store, version: int, data: bytes) -> bool:
     Raises:
         StoreError: the store refused or failed. The commit stands nevertheless.
     """
-    key = checksum_key(version)
+    version = snapshot.version
+    key, managed = checksum_key(version), managed_by(store)
+    identity = CommitIdentity.of(snapshot) if managed is None or managed.published >= version else None
+    placement = Placement(store, identity, version)
+    placement.writes(key, data)
     with store_errors(f"write {key}"):
         # A file that a power cut has damaged is read as a missing one; a sync to disk would cost as much as the commit.
-        return isinstance(store.hasty().put_if_absent(key, data), Created)
+        created = isinstance(store.hasty().put_if_absent(key, data), Created)
+        if created and not placement.stands():
+            placement.remove()
+            return False
+        return created
 
 
 def contradictions(store: Store, version: int, computed: Callable[[], VersionChecksum]) -> list[str]:

@@ -18,7 +18,8 @@ from refdelta.core.log.segment import build_segment, complete_checkpoints
 from refdelta.core.table.features import features_of
 from refdelta.engine.log.checkpoint import sidecars_of
 from refdelta.engine.log.checkpoint_write import write_checkpoint
-from refdelta.engine.log.listing import Listing, list_log
+from refdelta.engine.log.identity import placed
+from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.managed_log import STAGED, managed_by, staged_version
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
@@ -27,7 +28,8 @@ from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from refdelta.core.log.segment import CheckpointFiles, LogFile
-    from refdelta_storage.base import Store
+    from refdelta.engine.log.identity import Placement
+    from refdelta_storage.base import ObjectInfo, Store
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _MINUTE_MS = 60 * 1000
@@ -62,27 +64,34 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
     else:
         return []
     listing, oldest_kept = _expired(store, expired_before, snapshot.version)
-    names = [(name, key) for key, _, _ in listing if (name := parse_log_name(key)) is not None]
+    names = [(name, info.key) for info in listing if (name := parse_log_name(info.key)) is not None]
     if all(name.hi >= oldest_kept for name, _ in names):
         return []
     keep = _first_needed(store, listing, oldest_kept)
     # With checkpointProtection, the versions before the protected one may only be removed all together.
     if keep is None or keep < properties.require_checkpoint_protection_before_version:
         return []
+    infos = {info.key: info for info in listing}
     keys = [key for _, key in sorted((name.version, key) for name, key in names if name.hi < keep)]
     v2 = "v2Checkpoint" in features_of(snapshot.protocol)
-    if v2:
-        _name_one_classic(store, now_ms)
-    with store_errors("clean up the log"):
-        store.delete(keys)
+    with placed(store, snapshot) as placement:
+        if v2:
+            _name_one_classic(placement, now_ms)
+            placement.check()
+        with store_errors("clean up the log"):
+            if managed is None:
+                placement.store.delete_unchanged([infos[key] for key in keys])
+            else:
+                placement.store.delete(keys)  # of what its catalog has ratified
     keys += _clean_staged(store, min(expired_before, now_ms - _DAY_MS))
     if v2 and any(name.is_checkpoint for name, key in names if name.hi < keep):
         keys += _clean_sidecars(store, min(expired_before, now_ms - _DAY_MS))
     return keys
 
 
-def _name_one_classic(store: Store, now_ms: int) -> None:
+def _name_one_classic(placement: Placement, now_ms: int) -> None:
     """Write the newest checkpoint with a classic name too (PROTOCOL.md, "Metadata Cleanup")."""
+    store = placement.store
     checkpoints = complete_checkpoints(list_log(store))
     newest = max((checkpoint.version for checkpoint in checkpoints), default=-1)
     there = [checkpoint for checkpoint in checkpoints if checkpoint.version == newest]
@@ -91,7 +100,9 @@ def _name_one_classic(store: Store, now_ms: int) -> None:
     key = there[0].files[0].key
     if key.endswith(".parquet"):
         with store_errors(f"copy {key}"):
-            store.put(checkpoint_key(newest), store.get(key))
+            data = store.get(key)
+            placement.writes(checkpoint_key(newest), data)
+            store.put_if_absent(checkpoint_key(newest), data)
         return
     write_checkpoint(store, load_snapshot(store, newest), now_ms=now_ms, policy="classic")
 
@@ -134,7 +145,7 @@ def _sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
         return []  # another cleanup removed it meanwhile
 
 
-def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, int]:
+def _expired(store: Store, expired_before: int, newest: int) -> tuple[list[ObjectInfo], int]:
     """The log's files up to the oldest version whose commit has not expired, and that version. The newest version never
     expires.
 
@@ -142,10 +153,10 @@ def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, i
     ends at that version: the names of a version's other files sort before the name of its commit.
     """
     latest = 0
-    listing: Listing = []
+    listing: list[ObjectInfo] = []
     with store_errors("list the log"):
         for info in store.list(prefix=VERSIONED):
-            listing.append((info.key, info.size, info.mtime_ms))
+            listing.append(info)
             name = parse_log_name(info.key)
             if name is None or name.kind != "commit":
                 continue
@@ -155,22 +166,23 @@ def _expired(store: Store, expired_before: int, newest: int) -> tuple[Listing, i
     return listing, newest
 
 
-def _first_needed(store: Store, listing: Listing, version: int) -> int | None:
+def _first_needed(store: Store, listing: list[ObjectInfo], version: int) -> int | None:
     """The version of the checkpoint from which ``version`` is built, or None if it is built from commits alone.
 
     A name is not enough: a checkpoint with an unreadable Parquet footer, or with a missing sidecar, does not count.
     """
     damaged: set[str] = set()
+    files = [(info.key, info.size, info.mtime_ms) for info in listing]
     while True:
         try:
-            segment = build_segment(listing, version=version, unreadable=damaged)
+            segment = build_segment(files, version=version, unreadable=damaged)
         except (InvalidLogError, VersionNotFoundError):
             return None
         if segment is None or segment.checkpoint is None:
             return None
-        files = segment.checkpoint.files
-        bad = [file.key for file in files if not _sound(store, file)] or (
-            [] if _whole(store, segment.checkpoint) else [file.key for file in files]
+        parts = segment.checkpoint.files
+        bad = [file.key for file in parts if not _sound(store, file)] or (
+            [] if _whole(store, segment.checkpoint) else [file.key for file in parts]
         )
         if not bad:
             return segment.checkpoint.version

@@ -58,11 +58,15 @@ def commit_contents(store: Store, files: Sequence[LogFile]) -> list[bytes]:
         if file.size > _LONGEST_COMMIT:
             raise InvalidLogError(f"it has {file.size:,} bytes; at most {_LONGEST_COMMIT:,} are read", file=file.key)
     try:
-        return list(store.get_many([file.key for file in files]))
+        found = list(store.get_many([file.key for file in files]))
     except ObjectNotFoundError:
         raise
     except StorageError as error:
         raise StoreError(f"cannot read the log: {error}") from error
+    for file, data in zip(files, found, strict=True):
+        if file.tag is not None and len(data) != file.size:
+            raise ObjectNotFoundError(f"{file.key!r} in {store.uri} was replaced since it was listed")
+    return found
 
 
 def decode_commits(keys: Sequence[str], contents: Sequence[bytes]) -> tuple[list[list[AnyAction]], pa.Table | None]:

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, assert_never
 
 import refdelta_storage as storage
+from refdelta.core.commit import effects
 from refdelta.core.commit.effects import Committed, Exists, Unknown
 from refdelta.core.log.paths import VERSIONED, commit_key, parse_log_name
 from refdelta.engine.log.listing import newest_version
@@ -20,7 +21,7 @@ from refdelta_storage import ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from refdelta.core.log.segment import LogFile
+    from refdelta.engine.log.identity import CommitIdentity
     from refdelta_storage import Store
 
 _TRUSTED_SECONDS = 60.0
@@ -40,8 +41,8 @@ class FileCommitter:
         read_version: the version that the transaction read; -1 if it creates the table.
         seen_at: the time of the last listing that showed it as the newest version (for a new table: an empty log), in
             seconds of ``clock``. After a minute, or with None, a commit costs one more request.
-        base: the commit file of that version in a listing. On a local store, another file in its place shows that the
-            table was replaced. None: it is not compared.
+        base: the identity of that version. Another commit in its place shows that the table was replaced. None: it is
+            not compared.
         clock: returns monotonic seconds.
     """
 
@@ -51,7 +52,7 @@ class FileCommitter:
         read_version: int,
         *,
         seen_at: float | None = None,
-        base: LogFile | None = None,
+        base: CommitIdentity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._base, self._clock, self._fresh_at = store, base, clock, seen_at
@@ -64,6 +65,8 @@ class FileCommitter:
         # The commit files that were read or written, up to _HELD_BYTES.
         self._log: dict[int, bytes] = {}
         self._log_bytes = 0
+        # The hash of each of them, held or not.
+        self._hashes: dict[int, int] = {}
 
     # --- the committer ---
 
@@ -87,7 +90,7 @@ class FileCommitter:
             case _:
                 assert_never(outcome)
 
-    def exists(self, version: int) -> bool:
+    def exists(self, version: int) -> bool | effects.Answer:
         """Look for the file, unless it was seen within the last minute."""
         # A local look is cheap, and shows that the folder was removed meanwhile. (A version that is known by its
         # checkpoint alone, and version -1, have no file.)
@@ -95,12 +98,14 @@ class FileCommitter:
         last_seen = self._seen.get(version)
         if trusting and last_seen is not None and self._clock() - last_seen < _TRUSTED_SECONDS:
             return True
-        exists = next(list_versions(self._store, -1), None) is None if version < 0 else self._is_there(version)
-        if exists:
+        if version < 0:
+            return next(list_versions(self._store, -1), None) is None
+        answer = self._look(version)
+        if isinstance(answer, effects.Yes):
             self._seen[version] = self._clock()
         else:
-            self.waited()  # so long that the log was cleaned up
-        return exists
+            self.waited()  # so long that the log was cleaned up, or replaced
+        return answer
 
     def newest(self, after: int) -> int:
         """By a listing, or by asking for the next file."""
@@ -122,8 +127,10 @@ class FileCommitter:
         return found
 
     def withdraw(self, version: int) -> None:
-        """Delete the file."""
-        self._store.delete([commit_key(version)])
+        """Delete the file, unless another one has taken its place by now."""
+        found, content = self._store.head(commit_key(version)), read_commit(self._store, version)
+        if content is not None and hash(content) == self._hashes.get(version):
+            self._store.delete_unchanged([found])
 
     def time_ms(self, version: int) -> int:
         """By the modification times of the files."""
@@ -174,19 +181,44 @@ class FileCommitter:
         self._hold(version, content)
 
     def _hold(self, version: int, data: bytes) -> None:
+        self._hashes[version] = hash(data)
         if self._log_bytes + len(data) <= _HELD_BYTES and version not in self._log:
             self._log[version] = data
             self._log_bytes += len(data)
 
-    def _is_there(self, version: int) -> bool:
+    def _look(self, version: int) -> effects.Answer:
+        """Compare the version with the one that was read: the base by its identity, a winner by its content.
+
+        Winners that were read belong to this table only if the base is there after them.
+        """
+        base = self._base
+        if base is None:
+            return self._of_content(version)
+        answer = self._or_replaced(base.file.version, base.look(self._store))
+        if isinstance(answer, effects.Replaced) or base.file.version == version:
+            return answer
+        return self._or_replaced(version, self._of_content(version))
+
+    def _of_content(self, version: int) -> effects.Answer:
+        known = self._hashes.get(version)
         try:
-            found = self._store.head(commit_key(version))
+            if known is None:
+                self._store.head(commit_key(version))
+                return effects.Yes()
+            same = hash(self._store.get(commit_key(version))) == known
         except ObjectNotFoundError:
-            return False
-        if self._base is None or self._base.version != version or self._store.capabilities.remote:
-            return True  # object stores round the time in a reply to HEAD, but not in a listing
-        # The time of our own commit may be unknown: no listing has shown it yet.
-        return found.size == self._base.size and self._base.mtime_ms in (None, found.mtime_ms)
+            return effects.No()
+        return effects.Yes() if same else effects.Replaced()
+
+    def _or_replaced(self, version: int, answer: effects.Answer) -> effects.Answer:
+        """``Replaced`` for a version that is missing though log cleanup cannot have removed it."""
+        return effects.Replaced() if isinstance(answer, effects.No) and not self._is_cleaned_up(version) else answer
+
+    def _is_cleaned_up(self, version: int) -> bool:
+        """Whether log cleanup can have removed a version: it begins with the oldest, and leaves a checkpoint."""
+        names = [name for info in self._store.list(VERSIONED) if (name := parse_log_name(info.key)) is not None]
+        older = any(name.kind == "commit" and name.version < version for name in names)
+        return not older and any(name.is_checkpoint and name.version >= version for name in names)
 
     @property
     def _is_fresh(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.paths import LOG, VERSIONED, checksum_key, commit_key, last_checkpoint_key, parse_log_name
 from refdelta.core.log.segment import (
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Listing = list[tuple[str, int, int]]
 """Key, size in bytes, and modification time in milliseconds since 1970 of each file."""
+
+Tagged = list[tuple[str, int, int, Any]]
+"""The same with the tag of each file; see :class:`~refdelta.core.log.segment.LogFile`."""
 
 # No engine writes a hint that is nearly as long; a sparse file may be longer than any memory.
 _LONGEST_HINT = 2**24
@@ -55,7 +58,7 @@ def find_segment(
     start = hinted_version(store) if hinted else None
     if start is not None and (version is None or start <= version):
         try:
-            segment = build_segment(list_log(store, start), version=version)
+            segment = build_segment(tagged_log(store, start), version=version)
         except (InvalidLogError, VersionNotFoundError):
             segment = None  # the hint may be to blame; the whole listing decides
         if segment is not None and segment.checkpoint is not None:
@@ -67,19 +70,24 @@ def find_segment(
 
 
 def _of_the_whole_log(store: Store, version: int | None, unreadable: Collection[str]) -> LogSegment | None:
-    listing = list_log(store)
+    listing = tagged_log(store)
     for _ in range(0 if store.capabilities.remote else _LISTED_AGAIN):
         try:
             return build_segment(listing, version=version, unreadable=unreadable)
         except InvalidLogError:
             # A listing that runs while files are written may show a version, but not the one before it.
-            before, listing = listing, list_log(store)
+            before, listing = listing, tagged_log(store)
             if listing == before:
                 break
     return build_segment(listing, version=version, unreadable=unreadable)
 
 
 def list_log(store: Store, start: int = 0) -> Listing:
+    """The log's files of the versions from ``start`` on, by key."""
+    return [(key, size, mtime_ms) for key, size, mtime_ms, _ in tagged_log(store, start)]
+
+
+def tagged_log(store: Store, start: int = 0) -> Tagged:
     """The log's files of the versions from ``start`` on, by key.
 
     A store that can list by prefix only is asked for the versions that share all digits but the last two with
@@ -87,21 +95,21 @@ def list_log(store: Store, start: int = 0) -> Listing:
     """
     with store_errors("list the log"):
         if start and store.capabilities.remote and not store.capabilities.list_after:
-            listing: Listing = []
+            listing: Tagged = []
             for hundred in (start // 100, start // 100 + 1):
                 listing += _listed(store, f"{LOG}/{hundred:018d}", start)
-                if commit_key(100 * hundred + 99) not in (key for key, _, _ in listing):
+                if commit_key(100 * hundred + 99) not in (key for key, *_ in listing):
                     break
             else:
                 return _listed(store, VERSIONED, start)
             # Without cleanup, versions have no gaps.
-            if any(key.startswith(f"{LOG}/{start:020d}.") for key, _, _ in listing):
+            if any(key.startswith(f"{LOG}/{start:020d}.") for key, *_ in listing):
                 return listing
         return _listed(store, VERSIONED, start)
 
 
-def _listed(store: Store, prefix: str, start: int) -> Listing:
-    return [(info.key, info.size, info.mtime_ms) for info in store.list(prefix=prefix, after=_before(start))]
+def _listed(store: Store, prefix: str, start: int) -> Tagged:
+    return [(info.key, info.size, info.mtime_ms, info.tag) for info in store.list(prefix=prefix, after=_before(start))]
 
 
 def _before(version: int) -> str | None:
@@ -179,17 +187,17 @@ def newer_commits(
         return None
     base = -1 if segment.checkpoint is None else segment.checkpoint.version
     hint = hinted_version(store) if hinted else None
-    listing = list_log(store, known.version if hint is None or hint <= base else min(hint, known.version))
-    if (known.key, known.size, known.mtime_ms) not in listing:
+    listing = tagged_log(store, known.version if hint is None or hint <= base else min(hint, known.version))
+    if not any(key == known.key and known.is_same(size, mtime_ms, tag) for key, size, mtime_ms, tag in listing):
         return None
     commits, highest = [], known.version
-    for key, size, mtime_ms in listing:
+    for key, size, mtime_ms, tag in listing:
         name = parse_log_name(key)
         if name is None:
             continue
         highest = max(highest, name.version)
         if name.kind == "commit" and name.version > known.version:
-            commits.append(LogFile(key, size, mtime_ms, name.version, name.hi))
+            commits.append(LogFile(key, size, mtime_ms, name.version, name.hi, tag))
     ours = segment.version - known.version
     sizes = {file.version: file.size for file in segment.commits if file.version > known.version}
     if highest != known.version + len(commits) or len(commits) < ours:
@@ -224,30 +232,42 @@ def still_newest(store: Store, segment: LogSegment) -> LogSegment | None:
     """The segment of the same version, if it is still the newest one; None if a listing is needed to know.
 
     Checks three single files, for a log of any length, to the same effect as the listing of :func:`newer_commits`: the
-    known commit is unchanged, the commit of the version has the same size, and the next commit does not exist. (Cleanup
-    begins with the oldest versions, so it leaves no gap.) Not worth it for a remote store, where three requests take
-    longer than one listing, and file times may be rounded.
+    commit of the version has the same size, the next commit does not exist, and the known commit is unchanged. (Cleanup
+    begins with the oldest versions, so it leaves no gap.) The known commit comes last: if it is unchanged, what was
+    seen before belongs to the same table. Not worth it for a remote store, where three requests take longer than one
+    listing, and file times may be rounded.
     """
     known, last = segment.listed, segment.last_commit
     if known is None or last is None or last.version > known.version + 1:
         return None
     with store_errors("look at the log"):
         try:
-            found = store.head(known.key)
-            if (found.size, found.mtime_ms) != (known.size, known.mtime_ms):
+            newest = None if last is known else store.head(last.key)
+            if _is_file(store, commit_key(segment.version + 1)) or not is_unchanged(store, known):
                 return None
-            if last is not known:
-                found = store.head(last.key)
         except ObjectNotFoundError:
             return None
-        try:
-            store.head(commit_key(segment.version + 1))
-        except ObjectNotFoundError:
-            return segment if last is known else segment.shown(found.size, found.mtime_ms)
-    return None
+    return segment if newest is None else segment.shown(newest.size, newest.mtime_ms, newest.tag)
 
 
-def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listing) -> LogSegment:
+def is_unchanged(store: Store, file: LogFile) -> bool:
+    """Whether the file of a listing is there and is still the same object. Raises ``StorageError``."""
+    try:
+        found = store.head(file.key)
+    except ObjectNotFoundError:
+        return False
+    return file.is_same(found.size, found.mtime_ms, found.tag)
+
+
+def _is_file(store: Store, key: str) -> bool:
+    try:
+        store.head(key)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Tagged) -> LogSegment:
     """The segment extended by the commits that a listing shows; it starts at a newer checkpoint, if the listing has
     one.
     """
@@ -262,7 +282,7 @@ def _extended(segment: LogSegment, commits: tuple[LogFile, ...], listing: Listin
     if not commits:
         return segment
     key = checksum_key(version)
-    checksum = next((LogFile(*entry, version, version) for entry in listing if entry[0] == key), None)
+    checksum = next((LogFile(*entry[:3], version, version) for entry in listing if entry[0] == key), None)
     before = tuple(file for file in segment.commits if file.version < commits[0].version)
     after = tuple(file for file in commits if file.version > base)
     return LogSegment(version, segment.checkpoint, before + after, checksum, commits[-1], commits[-1])

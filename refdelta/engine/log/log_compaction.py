@@ -17,6 +17,7 @@ from refdelta.core.log.paths import compacted_key, parse_log_name
 from refdelta.core.log.replay import FileKey, file_key
 from refdelta.core.log.segment import LogFile
 from refdelta.engine.log.commits import read_commits
+from refdelta.engine.log.identity import placed
 from refdelta.engine.log.listing import find_segment, list_log
 from refdelta.engine.log.managed_log import publish_through
 from refdelta.engine.parquet.files import store_errors
@@ -71,7 +72,7 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
         there is only one version.
 
     Raises:
-        VersionNotFoundError: a commit does not exist, or no longer.
+        VersionNotFoundError: a commit does not exist, or no longer; the table may have been replaced.
         InvalidArgumentError: not two versions or more in ascending order, or more than :data:`MOST_BYTES` of commits.
         InvalidLogError: a commit breaks the protocol.
         StoreError: the store refused or failed.
@@ -93,9 +94,10 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
     actions = reconciled(read_commits(store, files))
     if not actions:
         return None  # readers refuse a file without actions
-    key = compacted_key(lo, hi)
-    with store_errors(f"write {key}"):
-        return key if isinstance(store.put_if_absent(key, encode_commit(actions)), Created) else None
+    key, data = compacted_key(lo, hi), encode_commit(actions)
+    with placed(store, snapshot) as placement, store_errors(f"write {key}"):
+        placement.writes(key, data)
+        return key if isinstance(placement.store.put_if_absent(key, data), Created) else None
 
 
 def _after_checkpoint(store: Store) -> int:

@@ -38,7 +38,7 @@ class ManagedCommitter(FileCommitter):
             case Unknown(cause):
                 return effects.Unknown(cause)
 
-    def exists(self, version: int) -> bool:
+    def exists(self, version: int) -> bool | effects.Answer:
         """Whether it is ratified, even if its file was cleaned up: the next version follows it all the same."""
         if version < 0:
             return super().exists(version)

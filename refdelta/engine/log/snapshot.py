@@ -31,6 +31,7 @@ from refdelta.engine.log.commits import commit_contents, decode_commits, read_co
 from refdelta.engine.log.listing import (
     file_time,
     find_segment,
+    is_unchanged,
     newer_commits,
     ratified_commits,
     still_newest,
@@ -313,9 +314,9 @@ class Snapshot:
             return self._known_by(segment)
         try:
             replayed = _replay(self.store, self.live, commits)
+            return _of_one_table(self._followed_by(segment, replayed))
         except ObjectNotFoundError:
             return load_snapshot(self.store)
-        return self._followed_by(segment, replayed)
 
     def _followed_by(self, segment: LogSegment, replayed: _Replayed) -> Snapshot:
         newest = self.newest_checkpoint.files
@@ -446,7 +447,7 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
     gone = 0
     while True:
         try:
-            return _compared(_load(store, segment))
+            return _compared(_of_one_table(_load(store, segment)))
         except ObjectNotFoundError as error:
             # Cleanup deleted a file between listing and reading; the other files must suffice.
             gone += 1
@@ -460,6 +461,16 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
             except (InvalidLogError, VersionNotFoundError, TableNotFoundError) as gap:
                 # No older checkpoint is complete, so the damaged one is the reason.
                 raise error.reason from gap
+
+
+def _of_one_table(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot. Raises ``ObjectNotFoundError`` if the table was replaced while the log was read, so that files
+    of two tables may be mixed. Over a network it would cost each reader one more request, and is not done.
+    """
+    listed, store = snapshot.segment.listed, snapshot.store
+    if listed is not None and not store.capabilities.remote and not is_unchanged(store, listed):
+        raise ObjectNotFoundError(f"{listed.key!r} in {store.uri} was replaced while the log was read")
+    return snapshot
 
 
 def _compared(snapshot: Snapshot) -> Snapshot:

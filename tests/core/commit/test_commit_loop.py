@@ -23,6 +23,7 @@ from refdelta.core.commit.effects import (
     Pause,
     ReadCommits,
     ReadVectors,
+    Replaced,
     TryCommit,
     Unknown,
     Vectors,
@@ -311,3 +312,26 @@ def test_what_breaks_the_rules_of_a_commit_is_never_put():
     )
     with pytest.raises(errors.InvalidLogError, match="more than one add"):
         next(commit_loop(prepared))
+
+
+def test_a_base_that_is_another_commit_by_now_fails_before_the_put():
+    with pytest.raises(errors.CommitFailedError, match="removed or replaced"):
+        run(VersionExists(4), Replaced())
+
+
+def test_a_commit_that_was_put_into_another_table_is_withdrawn():
+    put = (VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), Replaced(), ReadCommits(5, 6))
+    with pytest.raises(errors.CommitFailedError, match="made anew"):
+        run(*put, Commits((OURS, None)), Withdraw(5), Yes())
+    # It is not there, or the table has grown on top of it.
+    for found in ((None, None), (THEIRS, None), (OURS, THEIRS)):
+        with pytest.raises(errors.CommitOutcomeUnknownError):
+            run(*put, Commits(found))
+
+
+def test_a_put_in_doubt_is_withdrawn_from_another_table_and_stays_in_doubt():
+    with pytest.raises(errors.CommitOutcomeUnknownError):
+        run(
+            VersionExists(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), Commits((None,)), Pause(1, "undecided"),
+            Elapsed(0.1), VersionExists(4), Replaced(), ReadCommits(5, 6), Commits((OURS, None)), Withdraw(5), Yes(),
+        )  # fmt: skip

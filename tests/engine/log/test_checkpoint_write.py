@@ -324,7 +324,7 @@ def test_a_checksum_is_what_the_version_adds_up_to():
         [DomainMetadata(domain="d", configuration="c", removed=False)],
         protocol=MODERN,
     )
-    assert put_checksum(store, snapshot.version, encode_checksum(snapshot.checksum()))
+    assert put_checksum(store, snapshot, encode_checksum(snapshot.checksum()))
     checksum = decode_checksum(store.get(checksum_key(2)), "crc")
     assert (checksum.table_size_bytes, checksum.num_files) == (12, 2)
     assert (checksum.num_deletion_vectors, checksum.num_deleted_records) == (1, 2)
@@ -357,7 +357,7 @@ def test_a_checksum_is_never_overwritten():
     store = MemoryStore(None)
     snapshot = table(store, [add("a")])
     store.put(checksum_key(0), b"somebody else's")
-    assert not put_checksum(store, 0, encode_checksum(snapshot.checksum()))
+    assert not put_checksum(store, snapshot, encode_checksum(snapshot.checksum()))
     assert store.get(checksum_key(0)) == b"somebody else's"
 
 

@@ -52,7 +52,7 @@ def table(root, ages, checkpoints=(), protocol=PROTOCOL, **configuration):
         first = [protocol, metadata] if version == 0 else []
         store.put_if_absent(commit_key(version), encode_commit([*first, add(f"f{version}")]))
         snapshot = load_snapshot(store)
-        put_checksum(store, snapshot.version, encode_checksum(snapshot.checksum()))
+        put_checksum(store, snapshot, encode_checksum(snapshot.checksum()))
         if version in checkpoints:
             write_checkpoint(store, snapshot, now_ms=NOW)
     for version, age in enumerate(ages):
