@@ -301,6 +301,17 @@ class UnityCatalog(Catalog):
             if error.status != 404 or error.certain:
                 self._raise(error, entry.name, entry.name)
 
+    def _seal(self, entry: Entry) -> bool:  # noqa: ARG002 - the server publishes and drops in one request
+        return False
+
+    def _unseal(self, entry: Entry) -> None:
+        """Nothing: the server does not seal tables for its clients."""
+
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int) -> NoReturn:  # noqa: ARG002
+        raise InvalidArgumentError(
+            f"the versions of {entry.name} are adopted at the server, by refdelta catalog adopt with its database"
+        )
+
     def _ratifier(self, entry: Entry) -> Ratifier:
         return UnityRatifier(self, entry, self._store(entry))
 
