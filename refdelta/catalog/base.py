@@ -379,7 +379,8 @@ class Catalog(abc.ABC):
                     raise CatalogMismatchError(
                         f"{ratifier.name} would lose the versions {[*plan.dropped[:20]]}: its latest is {seen.latest}, "
                         f"and the folder {store.uri} has published those up to {plan.published}. discard=True, or "
-                        "--discard, drops them, and sets their commits aside"
+                        "--discard, drops them, and sets their commits aside",
+                        "other content",
                     )
                 if not plan.adopted and not plan.dropped:
                     prepare_adoption(log, plan)
