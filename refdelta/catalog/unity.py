@@ -301,11 +301,11 @@ class UnityCatalog(Catalog):
             if error.status != 404 or error.certain:
                 self._raise(error, entry.name, entry.name)
 
-    def _seal(self, entry: Entry) -> bool:  # noqa: ARG002 - the server publishes and drops in one request
+    def _seal(self, entry: Entry, *, purge: bool) -> bool:  # noqa: ARG002 - the server publishes and drops in one request
         return False
 
-    def _unseal(self, entry: Entry) -> None:
-        """Nothing: the server does not seal tables for its clients."""
+    def _unseal(self, entry: Entry) -> bool:  # noqa: ARG002 - the server does not seal tables for its clients
+        return True
 
     def _set_versions(self, entry: Entry, *_: Any, **__: Any) -> NoReturn:
         raise InvalidArgumentError(
