@@ -229,7 +229,7 @@ class CatalogMismatchError(StoreError):
     """A catalog and the folder of its table have different versions: one of them was restored from an older copy.
 
     Attributes:
-        kind: ``catalog behind``: the folder has published versions that the catalog does not know; ``folder behind``:
+        kind: ``older catalog``: the folder has published versions that the catalog does not know; ``older folder``:
             versions that the catalog has are not in the folder; ``other content``: a version is another commit in the
             catalog than in the folder, or than it was before.
     """

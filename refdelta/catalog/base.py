@@ -334,8 +334,8 @@ class Catalog(abc.ABC):
     def adopt(self, name: str, *, discard: bool = False) -> Adoption:
         """Take over the versions that a table's folder has, after its catalog or its folder was restored from a copy.
 
-        The folder decides about the versions that it has published: they become versions of the catalog. What the
-        catalog holds beyond stays, if it follows on them. A version of which the catalog has another commit than the
+        The folder decides about the versions that it has published: they become versions of the catalog. Later commits
+        that the catalog holds stay, if they follow on these. A version of which the catalog has another commit than the
         folder, or which is nowhere any more, is dropped, but only with ``discard``. The contents of dropped commits are
         set aside as files below ``_delta_log/_staged_commits``.
 

@@ -108,7 +108,7 @@ def discard_creation(folder: Store, metadata_id: str) -> None:
 
     Args:
         folder: the store of its folder.
-        metadata_id: the id in its metadata, by which it is told from the version 0 of another table.
+        metadata_id: the id in its metadata, which the version 0 of another table does not have.
 
     Raises:
         StorageError: the store failed.

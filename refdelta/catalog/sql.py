@@ -611,7 +611,7 @@ _SESSION = "refdelta_session"
 
 
 class _Session:
-    """The database to which connections are open, as far as it can be told from another one in its place.
+    """The database to which connections are open. Another one in its place has another session.
 
     Attributes:
         name: a name that no other one has.

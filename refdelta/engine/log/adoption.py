@@ -1,7 +1,7 @@
 """The versions of a catalog-managed table after its catalog or its folder was restored from an older copy.
 
 The folder decides about every version that it has published: a published file proves that a commit was ratified, and
-readers have seen it. What the catalog holds beyond these stays, as far as it follows on them.
+readers have seen it. Later commits that the catalog holds stay, if they follow on these.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What a catalog and a folder can agree on.
+    """The versions on which a catalog and a folder can agree.
 
     Attributes:
         latest: the latest version.
         published: the version up to which all are in the log.
         adopted: the versions that the folder has beyond the catalog's latest one.
-        dropped: the versions of which the catalog has another commit than the folder, or of which nobody has the commit
-            any more, since it was ratified by a database that is gone, or published in a folder that is.
+        dropped: the versions of which the catalog has another commit than the folder, or of which the commit
+            is nowhere any more, since it was ratified by a database that is gone, or published in a folder that is.
         commits: the commits of these that the catalog still holds.
         checksums: the checksum files that belong to no version any more.
         between: the commits to publish, since later ones are in the log.

@@ -52,7 +52,7 @@ _DIGITS = 20
 _REMEMBERED = 10_000
 _HELD_BYTES = 32 * 2**20
 
-BEHIND, MISSING, OTHER = "catalog behind", "folder behind", "other content"
+BEHIND, MISSING, OTHER = "older catalog", "older folder", "other content"
 """The kinds of differences between a catalog and a folder."""
 
 BACKLOG = 1000
@@ -196,7 +196,7 @@ class ManagedStore(WrapperStore):
         before = self._latest
         answer = self.ratifier.ratified(first)
         versions = [commit.version for commit in answer.commits]
-        if versions and versions != [*range(versions[0], answer.latest + 1)]:
+        if versions and versions != [*range(answer.latest + 1 - len(versions), answer.latest + 1)]:
             raise StorageError(f"{self.ratifier.name} names versions {versions}, with {answer.latest} as the latest")
         if answer.latest < before:
             raise self._mismatch(
@@ -261,7 +261,7 @@ class ManagedStore(WrapperStore):
                 there.add(name.version)
             elif name.is_checkpoint:
                 checkpoint = max(checkpoint, name.version)
-        # What was ratified and published after the catalog has answered is no version of this answer.
+        # Versions that were ratified and published after the catalog has answered are none of this answer.
         if highest > answer.latest and highest > (latest := self._ask(answer.latest + 1).latest):
             raise self._mismatch(
                 BEHIND,
@@ -269,12 +269,13 @@ class ManagedStore(WrapperStore):
             )
         needed = answer.commits[0].version - 1 if answer.commits else answer.latest
         # Log cleanup removes the oldest commits first, and none after the newest checkpoint.
-        missing = {*range(max(min(there, default=needed), checkpoint), needed + 1)} - there - {checkpoint}
-        if missing and (after is None or after < commit_key(needed)):
+        kept = range(max(min(there, default=needed), checkpoint), needed + 1)
+        missing = next((version for version in kept if version not in there and version != checkpoint), None)
+        if missing is not None and (after is None or after < commit_key(needed)):
             raise self._mismatch(
                 MISSING,
                 f"the latest version is {answer.latest} by the catalog, and {needed} is published, but the folder has "
-                f"no version {min(missing)}",
+                f"no version {missing}",
             )
         # Commits that follow on another one cannot be the same again, so the newest one stands for those before it.
         both = [commit for commit in answer.commits if commit.version in there]
