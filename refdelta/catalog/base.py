@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from refdelta import arguments
 from refdelta.api.table import DeltaTable, create_in
+from refdelta.catalog.own_files import delete_own_files, discard_creation
+from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
 from refdelta.engine.log.listing import has_log
 from refdelta.engine.log.location import open_location
-from refdelta.engine.log.managed_log import ManagedStore, Ratifier
+from refdelta.engine.log.managed_log import TABLE_ID, ManagedStore, Ratified, Ratifier
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import (
+    CatalogMismatchError,
+    DeltaError,
+    InvalidArgumentError,
+    StoreError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from refdelta.transaction import background
+from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
 
 CommitMode: TypeAlias = Literal["staged", "inline"]
 
+_TRIES = 10
 _FEATURES = {
     "delta.feature.catalogManaged": "supported",
     "delta.feature.vacuumProtocolCheck": "supported",
@@ -54,6 +66,27 @@ class Entry:
     managed: bool
     table_id: str
     commits: CommitMode = "staged"
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """The result of :meth:`Catalog.adopt`.
+
+    Attributes:
+        name: the table.
+        before: the latest version in the catalog before.
+        latest: the latest version from now on.
+        adopted: the versions of the folder that the catalog did not have.
+        dropped: the versions that the catalog had, and that are versions no more or have the folder's content now.
+        saved: the keys of the files, in the table's folder, with the contents of dropped commits.
+    """
+
+    name: str
+    before: int
+    latest: int
+    adopted: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+    saved: tuple[str, ...] = ()
 
 
 class Catalog(abc.ABC):
@@ -150,6 +183,7 @@ class Catalog(abc.ABC):
                     **self._required(entry),
                     **_FEATURES,
                     "refdelta.catalog": self.name,
+                    TABLE_ID: entry.table_id,
                 },
             )
         except BaseException:
@@ -157,7 +191,12 @@ class Catalog(abc.ABC):
                 self._release(entry)
             raise
         with store_errors(f"create {name}"):
-            self._activate(entry)
+            try:
+                self._activate(entry)
+            except TableNotFoundError:
+                background.settle(table.store.uri)
+                discard_creation(self._store(entry), table.metadata().id)
+                raise
         return table
 
     def _empty_folder(self, entry: Entry) -> Store:
@@ -197,6 +236,9 @@ class Catalog(abc.ABC):
     def table(self, name: str, version: Version | None = None) -> DeltaTable:
         """A table of the catalog, with every verb of :class:`refdelta.DeltaTable`.
 
+        If the catalog does not agree with the folder, since one of them was restored from an older copy, every verb
+        raises ``CatalogMismatchError`` until :meth:`adopt` has ended that.
+
         Args:
             name: its name.
             version: a version or a time, as the constructor of ``DeltaTable`` takes it.
@@ -214,7 +256,15 @@ class Catalog(abc.ABC):
         with store_errors(f"look up {name}"):
             entry = self._entry(checked_name(name))
             store = self._store(entry)
-        return DeltaTable.in_store(self._managed(entry, store) if entry.managed else store, version)
+        if not entry.managed:
+            return DeltaTable.in_store(store, version)
+        log = self._managed(entry, store)
+        try:
+            return DeltaTable.in_store(log, version)
+        except CatalogMismatchError:
+            if version is not None:
+                raise
+            return _UnreadTable.of(log)
 
     def publish(self, name: str) -> int:
         """Write the ratified commits of a table into its log, as writers do in the background.
@@ -247,12 +297,16 @@ class Catalog(abc.ABC):
 
         Args:
             name: its name.
-            purge: whether its files are deleted, too. Without that, the files of a catalog-managed table stay, all its
-                commits are published first, and no engine can commit to them any more.
+            purge: whether its files are deleted, too: those that its log names, and its log. Other tables in folders
+                below stay, and files of other programs. Without ``purge``, the files of a catalog-managed table stay,
+                all its commits are published first, and no engine can commit to them any more.
+
+        From the first step on no commit is ratified. If this call does not come to its end, it can be repeated.
 
         Raises:
             TableNotFoundError: the catalog has no table of this name.
-            StoreError: the store or the catalog cannot be reached.
+            StoreError: the store or the catalog cannot be reached, or its reply was lost; the message says whether the
+                table may be dropped.
 
         Example::
 
@@ -263,11 +317,92 @@ class Catalog(abc.ABC):
         with store_errors(f"drop {name}"):
             entry = self._entry(checked_name(name), staging=True)
             store = self._store(entry)
-            if entry.managed and not purge:
-                self._managed(entry, store).publish()
-            self._drop(entry)
-            if purge:
-                store.delete([info.key for info in store.list()])
+            background.settle(store.uri)
+            sealed = self._seal(entry, purge=purge)
+            if not purge:
+                if entry.managed and sealed:
+                    self._publish_sealed(entry, store)
+                self._drop(entry)
+            elif entry.managed and sealed:
+                # Its row stays until its files are gone, so that this can be repeated.
+                delete_own_files(self._managed(entry, store), store, entry.table_id)
+                self._drop(entry)
+            else:
+                self._drop(entry)
+                delete_own_files(store, store, entry.table_id)
+
+    def adopt(self, name: str, *, discard: bool = False) -> Adoption:
+        """Take over the versions that a table's folder has, after its catalog or its folder was restored from a copy.
+
+        The folder decides about the versions that it has published: they become versions of the catalog. Later commits
+        that the catalog holds stay, if they follow on these. A version of which the catalog has another commit than the
+        folder, or which is nowhere any more, is dropped, but only with ``discard``. The contents of dropped commits are
+        set aside as files below ``_delta_log/_staged_commits``.
+
+        Stop the writers first: those that have the table open are refused if they have seen a version that is dropped.
+        A call that is repeated, or follows on one that did not come to its end, changes nothing more. A table whose
+        drop did not come to its end is one again.
+
+        Args:
+            name: its name.
+            discard: whether versions may be dropped.
+
+        Returns:
+            The versions that were adopted and dropped.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of this name.
+            CatalogMismatchError: versions would be dropped, and ``discard`` is False. The message names them.
+            InvalidArgumentError: it is a table of the file system, or a server has the catalog.
+            StoreError: the folder has a gap in its log; or the store or the catalog cannot be reached.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            catalog.create_table("orders", pa.schema({"id": pa.int64()}), location=uri)
+            catalog.adopt("orders").adopted
+        """
+        with store_errors(f"adopt {name}"):
+            entry = self._entry(checked_name(name), staging=True)
+            if not entry.managed:
+                raise InvalidArgumentError(
+                    f"{name} is a table of the file system: its versions are those of its folder"
+                )
+            store = self._store(entry)
+            for _ in range(_TRIES):
+                ratifier = self._ratifier(entry)
+                seen = ratifier.ratified()
+                if seen.latest < 0:
+                    raise StorageError("its creation did not come to its end; drop_table removes it")
+                log = ManagedStore(store, ratifier)
+                plan = plan_adoption(log, seen)
+                if plan.dropped and not discard:
+                    raise CatalogMismatchError(
+                        f"{ratifier.name} would lose the versions {[*plan.dropped[:20]]}: its latest is {seen.latest}, "
+                        f"and the folder {store.uri} has published those up to {plan.published}. discard=True, or "
+                        "--discard, drops them, and sets their commits aside",
+                        "other content",
+                    )
+                if not plan.adopted and not plan.dropped:
+                    prepare_adoption(log, plan)
+                    if not self._unseal(entry):
+                        raise StorageError("its files are being deleted; drop_table(name, purge=True) ends that")
+                    return Adoption(name, seen.latest, seen.latest)
+                saved = prepare_adoption(log, plan)
+                if self._set_versions(entry, seen, plan.latest, plan.published, drops=bool(plan.dropped)):
+                    return Adoption(name, seen.latest, plan.latest, plan.adopted, plan.dropped, saved)
+        raise StoreError(f"cannot adopt {name}: writers commit to it all the time; stop them first")
+
+    def _publish_sealed(self, entry: Entry, store: Store) -> None:
+        try:
+            self._managed(entry, store).publish()
+        except (StorageError, DeltaError) as error:
+            if self._unseal(entry):
+                raise
+            raise TableNotFoundError(
+                f"the catalog {self.name} has no table {entry.name} any more: another program drops it, or deletes its "
+                "files; purge=True ends a purge that did not come to its end"
+            ) from error
 
     @property
     @abc.abstractmethod
@@ -297,25 +432,71 @@ class Catalog(abc.ABC):
     def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
         """Take the name for a table that is being created, so that no other process creates one."""
 
+    # Each of these is one change of the table with the entry's id, under a condition, and never of the table that has
+    # the entry's name by now. If its reply is lost, the catalog is asked whether it was carried out; a change that was
+    # sent twice has the effect of one. A StorageError says that nothing was changed, or that this is not known.
+
     @abc.abstractmethod
     def _activate(self, entry: Entry) -> None:
-        """The table has its version 0."""
+        """Make a reserved table one that readers find: it has its version 0. Raises ``TableNotFoundError`` if the
+        reservation is gone.
+        """
 
     @abc.abstractmethod
     def _release(self, entry: Entry) -> None:
-        """The table was not created."""
+        """Give the name of a table back that was not created; nothing if the reservation is gone, or was activated."""
 
     @abc.abstractmethod
-    def _register(self, name: str, location: str) -> None: ...
+    def _register(self, name: str, location: str) -> None:
+        """Record a table of the file system. Raises ``TableAlreadyExistsError``."""
 
     @abc.abstractmethod
     def _entry(self, name: str, *, staging: bool = False) -> Entry:
-        """The table of this name; with ``staging`` also one whose creation did not end. Raises
+        """The table of this name; with ``staging`` also one whose creation or drop did not end. Raises
         ``TableNotFoundError``.
         """
 
     @abc.abstractmethod
-    def _drop(self, entry: Entry) -> None: ...
+    def _seal(self, entry: Entry, *, purge: bool) -> bool:
+        """Ratify no commit of this table any more, and show it to no reader: it is about to be dropped. The answers of
+        its ratifier stay the same, so what was ratified before can be published. A table that is sealed stays so.
+        Raises ``TableNotFoundError`` if it is gone.
+
+        Args:
+            entry: the table.
+            purge: whether its files are deleted, too; then it cannot be unsealed.
+
+        Returns:
+            False, and nothing is changed, if :meth:`_drop` itself publishes all commits and drops the table.
+        """
+
+    @abc.abstractmethod
+    def _unseal(self, entry: Entry) -> bool:
+        """Make a sealed table what it was before, unless its files are being deleted.
+
+        Returns:
+            Whether there is the table, and it is not sealed.
+        """
+
+    @abc.abstractmethod
+    def _drop(self, entry: Entry) -> None:
+        """Remove a sealed table; nothing if it is gone already. Raises ``StorageError`` if it is not sealed."""
+
+    @abc.abstractmethod
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int, *, drops: bool) -> bool:
+        """Set what the catalog knows of a table's versions, if it still is what was seen.
+
+        Args:
+            entry: the table, sealed or not; afterwards it is not.
+            seen: the answer of its ratifier on which this rests.
+            latest: its latest version from now on.
+            published: the version up to which all are in the log. The commits after it, up to ``latest``, stay held,
+                all others are removed.
+            drops: whether versions that handles may have seen are none any more: these handles must not commit.
+
+        Returns:
+            False if it is not what was seen any more; then nothing was changed.
+        """
 
     @abc.abstractmethod
     def _ratifier(self, entry: Entry) -> Ratifier: ...
@@ -330,6 +511,24 @@ class Catalog(abc.ABC):
 
     def _managed(self, entry: Entry, store: Store) -> ManagedStore:
         return ManagedStore(store, self._ratifier(entry))
+
+
+class _UnreadTable(DeltaTable):
+    """A table that could not be read when it was opened: each use tries again, and raises the error."""
+
+    @classmethod
+    def of(cls, log: ManagedStore) -> DeltaTable:
+        table = cls.__new__(cls)
+        vars(table).update(_store=log, _pinned=False)
+        return table
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("_snapshot", "_seen"):
+            raise AttributeError(name)
+        opened = DeltaTable.in_store(self._store)
+        vars(self).update(vars(opened))
+        self.__class__ = DeltaTable  # type: ignore[assignment]
+        return vars(self)[name]
 
 
 def checked_name(name: str) -> str:

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
-from refdelta.engine.log.managed_log import Ratified, RatifiedCommit, Refused
+from refdelta.engine.log.managed_log import CatalogReplacedError, Ratified, RatifiedCommit, Refused
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
 from refdelta_storage import Created, StorageError, Unknown
 
 try:
@@ -39,6 +40,10 @@ SCHEMA_VERSION = 1
 _BUSY_MS = 30_000
 _WINNERS = 100
 _SCHEMA_LOCK = 7_360_142_901_245_001
+_CREATING = -1
+_SEALED = -3
+_PURGED = -(10**15)
+_TRIES = 3
 
 _META = sa.MetaData()
 _SCHEMA = sa.Table("refdelta_schema", _META, sa.Column("version", sa.Integer, nullable=False))
@@ -50,9 +55,11 @@ _TABLES = sa.Table(
     sa.Column("location", sa.Text, nullable=False),
     sa.Column("managed", sa.Boolean, nullable=False),
     sa.Column("commits", sa.String(16), nullable=False),
-    # -1 while version 0 is being written.
+    # -1 while version 0 is being written; of a table that is being dropped, _SEALED - latest; if its files
+    # are being deleted, _PURGED - latest.
     sa.Column("latest", sa.BigInteger, nullable=False),
     sa.Column("published", sa.BigInteger, nullable=False),
+    # The time of its creation, or of the last adoption that dropped versions: handles of before have another history.
     sa.Column("created_ms", sa.BigInteger, nullable=False),
 )
 _COMMITS = sa.Table(
@@ -68,7 +75,7 @@ _COMMITS = sa.Table(
 
 # The statements of each commit, made once. The first one also answers with the version alone where no commit is held.
 _ASK = (
-    sa.select(_TABLES.c.latest, _COMMITS)
+    sa.select(_TABLES.c.latest, _TABLES.c.created_ms, _COMMITS)
     .select_from(
         _TABLES.outerjoin(
             _COMMITS, sa.and_(_COMMITS.c.table_id == _TABLES.c.id, _COMMITS.c.version >= sa.bindparam("first"))
@@ -79,13 +86,21 @@ _ASK = (
 )
 _MOVE = (
     sa.update(_TABLES)
-    .where(_TABLES.c.id == sa.bindparam("table"), _TABLES.c.latest == sa.bindparam("before"))
+    .where(
+        _TABLES.c.id == sa.bindparam("table"),
+        _TABLES.c.latest == sa.bindparam("before"),
+        _TABLES.c.created_ms == sa.bindparam("since"),
+    )
     .values(latest=sa.bindparam("after"))
 )
 _RECORD = sa.insert(_COMMITS)
 _NOTED = (
     sa.update(_TABLES)
-    .where(_TABLES.c.id == sa.bindparam("table"), _TABLES.c.published < sa.bindparam("note"))
+    .where(
+        _TABLES.c.id == sa.bindparam("table"),
+        _TABLES.c.published < sa.bindparam("note"),
+        _TABLES.c.created_ms == sa.bindparam("since"),
+    )
     .values(published=sa.bindparam("note"))
 )
 _FORGET = sa.delete(_COMMITS).where(
@@ -205,8 +220,16 @@ class SqlCatalog(Catalog):
     # --- tables ---
 
     def _rename(self, entry: Entry, new: str) -> None:
-        with self.writing(f"rename {entry.name}", new) as connection:
-            connection.execute(sa.update(_TABLES).where(_TABLES.c.id == entry.table_id).values(name=new))
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.name == entry.name)
+        renamed = self._change(
+            f"rename {entry.name}",
+            entry,
+            [change.values(name=new)],
+            lambda row: row is not None and row.name == new,
+            new,
+        )
+        if not renamed:
+            raise self._gone(entry)
 
     def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
         if location is None:
@@ -228,18 +251,22 @@ class SqlCatalog(Catalog):
             "published": latest,
             "created_ms": time.time_ns() // 1_000_000,
         }
-        with self.writing(f"create {entry.name}", entry.name) as connection:
-            connection.execute(sa.insert(_TABLES).values(row))
+        self._change(f"create {entry.name}", entry, [sa.insert(_TABLES).values(row)], lambda row: row is not None)
 
     def _activate(self, entry: Entry) -> None:
-        with self.writing(f"create {entry.name}", entry.name) as connection:
-            ours = sa.and_(_TABLES.c.id == entry.table_id, _TABLES.c.latest == -1)
-            connection.execute(sa.update(_TABLES).where(ours).values(latest=0, published=0))
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest == _CREATING)
+        created = self._change(
+            f"create {entry.name}",
+            entry,
+            [change.values(latest=0, published=0)],
+            lambda row: row is not None and row.latest >= 0,
+        )
+        if not created:
+            raise self._gone(entry)
 
     def _release(self, entry: Entry) -> None:
-        with self.writing(f"create {entry.name}", entry.name) as connection:
-            ours = sa.and_(_TABLES.c.id == entry.table_id, _TABLES.c.latest == -1)
-            connection.execute(sa.delete(_TABLES).where(ours))
+        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest == _CREATING)
+        self._change(f"create {entry.name}", entry, [change], lambda row: row is None)
 
     def _register(self, name: str, location: str) -> None:
         self._insert(Entry(name, location, managed=False, table_id=str(uuid.uuid4())), latest=0)
@@ -251,10 +278,138 @@ class SqlCatalog(Catalog):
             raise not_found(name, self.name, self._names())
         return Entry(row.name, row.location, row.managed, row.id, row.commits)
 
+    def _seal(self, entry: Entry, *, purge: bool) -> bool:
+        latest = _TABLES.c.latest
+        change = sa.update(_TABLES).where(
+            _TABLES.c.id == entry.table_id, latest > (_PURGED if purge else _SEALED) - _CREATING
+        )
+        sealed: sa.ColumnElement[int]
+        if purge:
+            sealed = sa.case((latest >= _CREATING, _PURGED - latest), else_=_PURGED - _SEALED + latest)
+        else:
+            sealed = _SEALED - latest
+        if not self._change(f"drop {entry.name}", entry, [change.values(latest=sealed)], _is_sealed) and not _is_sealed(
+            self._by_id(entry)
+        ):
+            raise self._gone(entry)
+        return True
+
+    def _unseal(self, entry: Entry) -> bool:
+        latest = _TABLES.c.latest
+        change = sa.update(_TABLES).where(
+            _TABLES.c.id == entry.table_id, latest <= _SEALED - _CREATING, latest > _PURGED - _CREATING
+        )
+        change = change.values(latest=_SEALED - latest)
+        self._change(f"drop {entry.name}", entry, [change], lambda row: row is not None and not _is_sealed(row))
+        row = self._by_id(entry)
+        return row is not None and not _is_sealed(row)
+
     def _drop(self, entry: Entry) -> None:
-        with self.writing(f"drop {entry.name}", entry.name) as connection:
-            connection.execute(sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id))
-            connection.execute(sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id))
+        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED - _CREATING)
+        held = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id)
+        dropped = self._change(f"drop {entry.name}", entry, [change, held], lambda row: row is None)
+        if not dropped and self._by_id(entry) is not None:
+            raise StorageError(f"{entry.name} is not being dropped any more: another program has stopped it")
+
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int, *, drops: bool) -> bool:
+        was = sa.or_(_TABLES.c.latest == seen.latest, _TABLES.c.latest == _SEALED - seen.latest)
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, was)
+        since = {"created_ms": time.time_ns() // 1_000_000} if drops else {}
+        kept = sa.and_(_COMMITS.c.version > published, _COMMITS.c.version <= latest)
+        others = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id, sa.not_(kept))
+        return self._change(
+            f"adopt {entry.name}",
+            entry,
+            [change.values(latest=latest, published=published, **since), others],
+            lambda row: row is not None and (row.latest, row.published) == (latest, published),
+        )
+
+    def _change(
+        self,
+        what: str,
+        entry: Entry,
+        statements: Sequence[sa.Executable],
+        done: Callable[[Any], bool],
+        name: str | None = None,
+    ) -> bool:
+        """Carry out one conditional change of a table: a transaction, whose first statement has the condition.
+
+        If the reply to its end is lost, the table's row shows whether it was carried out. If it was not, it is sent
+        again, which does no harm to one that arrives late: the condition does not hold any more.
+
+        Args:
+            what: the attempted action, for messages.
+            entry: the table.
+            statements: the statements; the first one changes the row of the table by its id.
+            done: whether the change was carried out, by that row, or by None if there is none.
+            name: the name that the table takes; None for its own.
+
+        Returns:
+            False if the condition did not hold.
+
+        Raises:
+            StorageError: the database failed, and nothing was changed; or it is not known whether something was.
+            TableAlreadyExistsError: the name is taken.
+        """
+        lost: _LostError | None = None
+        for _ in range(_TRIES):
+            applied = False
+            try:
+                applied = self._transaction(what, statements)
+            except _LostError as error:
+                lost = error
+            except _TakenError:
+                row = self._by_id(entry) if lost is not None else None
+                if row is not None:
+                    return True  # by the attempt whose reply was lost
+                raise TableAlreadyExistsError(
+                    f"the catalog {self.name} has a table {name or entry.name!r}, or one is being created or "
+                    "dropped; drop_table removes one whose creation or drop did not end"
+                ) from None
+            else:
+                if applied or lost is None:
+                    return applied
+            try:
+                if done(self._by_id(entry)):
+                    return True
+            except StorageError as error:
+                raise StorageError(
+                    f"{self.name} gave no answer: it is not known whether this was carried out: {what} "
+                    f"(the table with the id {entry.table_id})"
+                ) from error
+        raise StorageError(f"cannot {what}: {self.name} gave no answer: {lost}") from lost
+
+    def _transaction(self, what: str, statements: Sequence[sa.Executable]) -> bool:
+        """Carry out statements, if the first one changes a row. Raises ``_LostError`` if it may have been done."""
+        settling = False
+        try:
+            with self.engine.connect() as connection:
+                if connection.execute(statements[0]).rowcount == 0:  # of an INSERT it may be unknown, -1
+                    return False
+                for statement in statements[1:]:
+                    connection.execute(statement)
+                settling = True
+                connection.commit()
+                if not _is_in_place(connection):
+                    raise _LostError("the file of the database was replaced meanwhile")
+        except exc.IntegrityError as error:
+            raise _TakenError from error
+        except exc.SQLAlchemyError as error:
+            if settling:
+                raise _LostError(_reason(error)) from error
+            raise StorageError(f"cannot {what}: {self.name} failed: {_reason(error)}") from error
+        return True
+
+    def _by_id(self, entry: Entry) -> Any:
+        """The row of a table by its id; None if there is none."""
+        with self.reading(f"look up {entry.name}") as connection:
+            return connection.execute(sa.select(_TABLES).where(_TABLES.c.id == entry.table_id)).one_or_none()
+
+    def _gone(self, entry: Entry) -> TableNotFoundError:
+        return TableNotFoundError(
+            f"the catalog {self.name} has no table {entry.name} any more (with the id {entry.table_id}): another "
+            "program has dropped or renamed it"
+        )
 
     def _ratifier(self, entry: Entry) -> Ratifier:
         return SqlRatifier(self, entry)
@@ -320,6 +475,8 @@ class SqlRatifier:
 
     def __init__(self, catalog: SqlCatalog, entry: Entry) -> None:
         self._catalog, self._entry = catalog, entry
+        self._sealed = False
+        self._confirmed: str | None = None
         self.inline = entry.commits == "inline"
 
     @property
@@ -331,9 +488,18 @@ class SqlRatifier:
         """One statement, so that the version and the commits are of one moment."""
         with self._catalog.reading(f"ask for the versions of {self._entry.name}") as connection:
             rows = connection.execute(_ASK, {"table": self._entry.table_id, "first": first}).all()
+            session = _session(connection)
         if not rows:
             raise StorageError(f"the catalog {self._catalog.name} has no table {self._entry.name} any more")
-        return Ratified(rows[0].latest, tuple(map(_commit, (row for row in rows if row.version is not None))))
+        latest = rows[0].latest
+        self._sealed = latest < _CREATING
+        if self._sealed:
+            latest = (_PURGED if latest <= _PURGED - _CREATING else _SEALED) - latest
+        return Ratified(
+            latest,
+            tuple(map(_commit, (row for row in rows if row.version is not None))),
+            f"{session} {rows[0].created_ms}",
+        )
 
     def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
         """One transaction: the version moves by one, and the commit is there."""
@@ -341,7 +507,7 @@ class SqlRatifier:
         settling = False
         try:
             with self._catalog.engine.connect() as connection:
-                versions = {"before": commit.version - 1, "after": commit.version}
+                versions = {"before": commit.version - 1, "after": commit.version, "since": self._since(connection)}
                 moved = connection.execute(_MOVE, {"table": table, **versions})
                 is_next = moved.rowcount == 1
                 if is_next:
@@ -356,6 +522,8 @@ class SqlRatifier:
                     connection.execute(_RECORD, row)
                     settling = True
                     connection.commit()
+                    if not _is_in_place(connection):
+                        return Unknown(StorageError("the file of the database was replaced meanwhile"))
         except exc.SQLAlchemyError as error:
             if settling:
                 return Unknown(error)
@@ -367,6 +535,10 @@ class SqlRatifier:
 
     def _refused(self, commit: RatifiedCommit) -> Refused:
         answer = self.ratified(commit.version)
+        if self._sealed:
+            raise StorageError(f"version {commit.version} is not ratified: {self.name} is being dropped")
+        if answer.session != self._confirmed:
+            raise CatalogReplacedError(f"{self._catalog.name} has dropped versions of {self.name}")
         if answer.latest < commit.version - 1:
             raise StorageError(
                 f"version {commit.version} of {self._entry.name} cannot be ratified: the latest is {answer.latest}"
@@ -377,8 +549,20 @@ class SqlRatifier:
         """Forget the commits up to this version: readers find them in the log."""
         given = {"table": self._entry.table_id, "note": version}
         with self._catalog.writing(f"note what is published of {self._entry.name}") as connection:
-            connection.execute(_NOTED, given)
-            connection.execute(_FORGET, given)
+            given["since"] = self._since(connection)
+            if connection.execute(_NOTED, given).rowcount:
+                connection.execute(_FORGET, {"table": self._entry.table_id, "note": version})
+
+    def confirm(self, session: str) -> None:
+        """Change nothing but in this database."""
+        self._confirmed = session
+
+    def _since(self, connection: sa.Connection) -> int:
+        """The ``created_ms`` of the table's row that was confirmed, if the connection is to the same database."""
+        session, _, since = (self._confirmed or "").rpartition(" ")
+        if _session(connection) != session:
+            raise CatalogReplacedError(f"{self._catalog.name} is not known to agree with the folder of {self.name}")
+        return int(since)
 
 
 def _commit(row: Any) -> RatifiedCommit:
@@ -388,13 +572,23 @@ def _commit(row: Any) -> RatifiedCommit:
 def _open(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         # Of two writers, the second one is to see the version of the first, whatever the server's default level is.
-        return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        server = sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        _identify(server, _identity_of_server if url.get_backend_name() == "postgresql" else lambda _: "")
+        return server
     if url.database in (None, "", ":memory:") or url.query.get("mode") == "memory":
         raise InvalidArgumentError(
             "a catalog cannot be in memory, where each thread has a database of its own: name a file, as "
             "sqlite:///catalog.db"
         )
     engine = sa.create_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
+    path = os.path.abspath(str(url.database))  # noqa: PTH100 - it may be a URI of SQLite, which has no file
+    _identify(engine, lambda _: _identity_of_file(path))
+
+    @sa.event.listens_for(engine, "checkout")
+    def _checked_out(_: Any, record: Any, __: Any) -> None:
+        # SQLite goes on with a file that was removed, and what it writes there is lost.
+        if record.info[_SESSION].identity != _identity_of_file(path):
+            raise exc.DisconnectionError
 
     @sa.event.listens_for(engine, "connect")
     def _connected(connection: Any, _: Any) -> None:
@@ -411,6 +605,72 @@ def _open(url: sa.URL) -> sa.Engine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+_SESSION = "refdelta_session"
+
+
+class _Session:
+    """The database to which connections are open. Another one in its place has another session.
+
+    Attributes:
+        name: a name that no other one has.
+        identity: what is known of the database: its file, or the start of its server.
+        current: returns that of the database which is there now.
+    """
+
+    def __init__(self, identity: str, current: Callable[[], str]) -> None:
+        self.name, self.identity, self.current = f"{identity} {uuid.uuid4()}", identity, current
+
+
+def _identify(engine: sa.Engine, identity_of: Callable[[Any], str]) -> None:
+    """Give each connection its session. Those of one database have the same one while one of them is open: a file
+    that is open keeps its number.
+    """
+    sessions: weakref.WeakValueDictionary[str, _Session] = weakref.WeakValueDictionary()
+    lock = threading.Lock()
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, record: Any) -> None:
+        identity = identity_of(connection)
+        with lock:
+            record.info[_SESSION] = sessions.get(identity) or _Session(identity, lambda: identity_of(None))
+            sessions[identity] = record.info[_SESSION]
+
+    @sa.event.listens_for(engine, "close")
+    def _closed(_: Any, record: Any) -> None:
+        record.info.pop(_SESSION, None)
+
+
+def _identity_of_file(path: str) -> str:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - of each connection that is taken
+    except OSError:
+        return ""
+    return f"{found.st_dev} {found.st_ino}"
+
+
+def _identity_of_server(connection: Any) -> str:
+    """The start of the server, and the number of the database in it."""
+    cursor = connection.cursor()
+    cursor.execute(
+        "SELECT pg_postmaster_start_time()::text, oid::text FROM pg_database WHERE datname = current_database()"
+    )
+    found = " ".join(map(str, cursor.fetchone()))
+    cursor.close()
+    connection.rollback()
+    return found
+
+
+def _session(connection: sa.Connection) -> str:
+    session: _Session = connection.info[_SESSION]
+    return session.name
+
+
+def _is_in_place(connection: sa.Connection) -> bool:
+    """Whether the file of the database is still the one that is open; for a server, its connection shows that."""
+    session: _Session = connection.info[_SESSION]
+    return connection.dialect.name != "sqlite" or session.current() == session.identity
 
 
 def _use_wal(cursor: sqlite3.Cursor) -> None:
@@ -441,6 +701,14 @@ def _at_once(connection: sa.Connection) -> sa.Connection:
 
 class _TakenError(Exception):
     """Internal: a row with this key is there."""
+
+
+class _LostError(Exception):
+    """Internal: a transaction may have been carried out or not."""
+
+
+def _is_sealed(row: Any) -> bool:
+    return row is not None and row.latest < _CREATING
 
 
 @contextmanager

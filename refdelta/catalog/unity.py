@@ -301,6 +301,17 @@ class UnityCatalog(Catalog):
             if error.status != 404 or error.certain:
                 self._raise(error, entry.name, entry.name)
 
+    def _seal(self, entry: Entry, *, purge: bool) -> bool:  # noqa: ARG002 - the server publishes and drops in one request
+        return False
+
+    def _unseal(self, entry: Entry) -> bool:  # noqa: ARG002 - the server does not seal tables for its clients
+        return True
+
+    def _set_versions(self, entry: Entry, *_: Any, **__: Any) -> NoReturn:
+        raise InvalidArgumentError(
+            f"the versions of {entry.name} are adopted at the server, by refdelta catalog adopt with its database"
+        )
+
     def _ratifier(self, entry: Entry) -> Ratifier:
         return UnityRatifier(self, entry, self._store(entry))
 
@@ -441,6 +452,9 @@ class UnityRatifier:
                 if first <= one.version <= loaded.latest_table_version
             ),
         )
+
+    def confirm(self, session: str) -> None:
+        """Nothing: the server compares its database with the folder."""
 
     def _gone(self) -> StorageError:
         return StorageError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")
