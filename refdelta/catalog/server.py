@@ -10,6 +10,7 @@ import functools
 import hashlib
 import hmac
 import logging
+import re
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,7 @@ _REQUEST_SECONDS = 60.0
 _THREADS = 32
 _CONNECTIONS = 512
 _SHORTEST_TOKEN = 16
+_ENTITY_TAG = re.compile(r'(?:W/)?"([0-9a-f-]{36})"')
 _T = TypeVar("_T")
 
 _TABLE = "/catalogs/{catalog}/schemas/{schema}/tables/{table}"
@@ -189,14 +191,20 @@ class _Endpoints:
             case "POST":
                 return await self._with_body(request, api.UpdateTable, self._service.update)
             case "DELETE":
-                return await self._answer(functools.partial(self._service.drop, *names))
+                return await self._if_match(request, self._service.drop)
             case "HEAD":
                 return await self._answer(functools.partial(self._service.exists, *names))
             case _:
-                return await self._answer(functools.partial(self._service.load, *names))
+                return await self._if_match(request, self._service.load)
+
+    async def _if_match(self, request: Request, call: Callable[..., Any]) -> Response:
+        return await self._answer(lambda: call(*_names(request), only=_condition(request)))
 
     async def _rename(self, request: Request) -> Response:
-        return await self._with_body(request, api.RenameTable, self._service.rename)
+        def call(*given: Any) -> None:
+            self._service.rename(*given, only=_condition(request))
+
+        return await self._with_body(request, api.RenameTable, call)
 
     async def _credentials(self, request: Request) -> Response:
         operation = request.query_params.get("operation")
@@ -278,6 +286,21 @@ class _Endpoints:
 def _names(request: Request) -> list[str]:
     """The parts of the table's name, as the path has them."""
     return [value for name, value in request.path_params.items() if name in ("catalog", "schema", "table")]
+
+
+def _condition(request: Request) -> str | None:
+    """The id of the table in ``If-Match``, which has it as an entity tag; None without the condition, or for ``*``.
+
+    Raises:
+        ApiError: it has several entity tags, or is none.
+    """
+    text = request.headers.get("if-match", "*").strip()
+    if text == "*":
+        return None
+    found = _ENTITY_TAG.fullmatch(text)
+    if found is None:
+        raise ApiError(400, "BadRequestException", 'If-Match is * or the id of the table: "<id>"')
+    return found.group(1)
 
 
 async def _body(request: Request) -> bytes:

@@ -181,6 +181,15 @@ class ServedCatalog(SqlCatalog):
             connection.execute(sa.delete(_COMMITS).where(_COMMITS.c.table_id == table_id))
             return bool(connection.execute(sa.delete(_TABLES).where(_TABLES.c.id == table_id)).rowcount)
 
+    def rename(self, entry: Entry, new: str) -> None:
+        """Rename a table by its id.
+
+        Raises:
+            TableNotFoundError: its name has another table by now, or none.
+            TableAlreadyExistsError: the new name is taken.
+        """
+        self._rename(entry, new)
+
     def log_of(self, entry: Entry) -> ManagedStore:
         """The log of a catalog-managed table."""
         return self._managed(entry, open_location(entry.location, self._options))
@@ -259,9 +268,11 @@ class DeltaService:
 
     # --- tables ---
 
-    def load(self, *parts: str) -> api.LoadedTable:
+    # ``only`` is the condition ``If-Match`` with the id of the table that a request is for.
+
+    def load(self, *parts: str, only: str | None = None) -> api.LoadedTable:
         """``loadTable``."""
-        return self._loaded(self._row(*parts))
+        return self._loaded(self._row(*parts, only=only))
 
     def exists(self, *parts: str) -> None:
         """``tableExists``: raises if it does not."""
@@ -299,11 +310,14 @@ class DeltaService:
         table_id = request.properties.get(api.TABLE_ID)
         if table_id is None:
             raise invalid(f"the property {api.TABLE_ID} is missing, which the staging table requires")
+        # Before the name: whether it is taken says nothing about a request that was carried out already.
         row = self._catalog.row(id=table_id)
+        if row is not None and row.latest >= 0 and row.entry.name == name:
+            return self._loaded(row)
+        if row is None or not row.entry.name.startswith(_STAGING):
+            raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
         if self._catalog.row(name=name) is not None:
             raise _taken(name)
-        if row is None or row.latest >= 0:
-            raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
         if request.location.rstrip("/") != row.entry.location.rstrip("/"):
             raise invalid("the location is not that of the staging table")
         state = self._version_zero(row.entry)
@@ -329,9 +343,9 @@ class DeltaService:
         except InvalidLogError as error:
             raise invalid(f"version 0 of the table cannot be read: {error}") from error
 
-    def drop(self, *parts: str) -> None:
+    def drop(self, *parts: str, only: str | None = None) -> None:
         """``deleteTable``: from the catalog. Its files stay, and all its commits are in its log."""
-        row = self._row(*parts)
+        row = self._row(*parts, only=only)
         if row.entry.managed:
             self._held(row.entry).log.publish()
         if not self._catalog.forget(row.entry.table_id):
@@ -339,10 +353,12 @@ class DeltaService:
         with self._lock:
             self._tables.pop(row.entry.table_id, None)
 
-    def rename(self, catalog: str, schema: str, table: str, request: api.RenameTable) -> None:
+    def rename(
+        self, catalog: str, schema: str, table: str, request: api.RenameTable, only: str | None = None
+    ) -> None:
         """``renameTable``: within its schema."""
-        self._row(catalog, schema, table)
-        self._catalog.rename_table(_full_name(catalog, schema, table), _full_name(catalog, schema, request.new_name))
+        row = self._row(catalog, schema, table, only=only)
+        self._catalog.rename(row.entry, _full_name(catalog, schema, request.new_name))
 
     # --- commits ---
 
@@ -558,11 +574,13 @@ class DeltaService:
             message = "the catalog holds the commits of this table inline, and Unity Catalog's API has staged ones only"
             raise ApiError(400, "UnsupportedTableFormatException", message)
 
-    def _row(self, *parts: str) -> Row:
+    def _row(self, *parts: str, only: str | None = None) -> Row:
         name = _full_name(*parts)
-        row = self._catalog.row(name=name)
+        row = self._catalog.row(name=name) if only is None else self._catalog.row(id=only)
         if row is None or row.latest < 0:
             raise _no_table(name)
+        if row.entry.name != name:
+            raise ApiError(412, api.PRECONDITION_FAILED, f"the table with the id {only} is not {name}")
         return row
 
     # --- credentials, metrics, configuration, names ---
