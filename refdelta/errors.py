@@ -225,6 +225,10 @@ class StoreError(DeltaError, OSError):
     """The store refused or failed: no space, no permission, no connection."""
 
 
+class CatalogMismatchError(StoreError):
+    """A catalog and the folder of its table have different versions: one of them was restored from an older copy."""
+
+
 class NotEnoughMemoryError(DeltaError, MemoryError):
     """Not enough memory to read a file. The file may be hostile, or the machine too small."""
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from refdelta import arguments
 from refdelta.api.table import DeltaTable, create_in
+from refdelta.catalog.own_files import delete_own_files, discard_creation
 from refdelta.engine.log.listing import has_log
 from refdelta.engine.log.location import open_location
-from refdelta.engine.log.managed_log import ManagedStore, Ratifier
+from refdelta.engine.log.managed_log import TABLE_ID, ManagedStore, Ratified, Ratifier
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.transaction import background
 
 if TYPE_CHECKING:
     import os
@@ -150,6 +152,7 @@ class Catalog(abc.ABC):
                     **self._required(entry),
                     **_FEATURES,
                     "refdelta.catalog": self.name,
+                    TABLE_ID: entry.table_id,
                 },
             )
         except BaseException:
@@ -157,7 +160,12 @@ class Catalog(abc.ABC):
                 self._release(entry)
             raise
         with store_errors(f"create {name}"):
-            self._activate(entry)
+            try:
+                self._activate(entry)
+            except TableNotFoundError:
+                background.settle(table.store.uri)
+                discard_creation(self._store(entry), table.metadata().id)
+                raise
         return table
 
     def _empty_folder(self, entry: Entry) -> Store:
@@ -247,12 +255,16 @@ class Catalog(abc.ABC):
 
         Args:
             name: its name.
-            purge: whether its files are deleted, too. Without that, the files of a catalog-managed table stay, all its
-                commits are published first, and no engine can commit to them any more.
+            purge: whether its files are deleted, too: those that its log names, and its log. Other tables in folders
+                below stay, and files of other programs. Without ``purge``, the files of a catalog-managed table stay,
+                all its commits are published first, and no engine can commit to them any more.
+
+        From the first step on no commit is ratified. If this call does not come to its end, it can be repeated.
 
         Raises:
             TableNotFoundError: the catalog has no table of this name.
-            StoreError: the store or the catalog cannot be reached.
+            StoreError: the store or the catalog cannot be reached, or its reply was lost; the message says whether the
+                table may be dropped.
 
         Example::
 
@@ -263,11 +275,26 @@ class Catalog(abc.ABC):
         with store_errors(f"drop {name}"):
             entry = self._entry(checked_name(name), staging=True)
             store = self._store(entry)
-            if entry.managed and not purge:
-                self._managed(entry, store).publish()
-            self._drop(entry)
-            if purge:
-                store.delete([info.key for info in store.list()])
+            background.settle(store.uri)
+            sealed = self._seal(entry)
+            if not purge:
+                if entry.managed and sealed:
+                    self._publish_sealed(entry, store)
+                self._drop(entry)
+            elif entry.managed and sealed:
+                # Its row stays until its files are gone, so that this can be repeated.
+                delete_own_files(self._managed(entry, store), store, entry.table_id)
+                self._drop(entry)
+            else:
+                self._drop(entry)
+                delete_own_files(store, store, entry.table_id)
+
+    def _publish_sealed(self, entry: Entry, store: Store) -> None:
+        try:
+            self._managed(entry, store).publish()
+        except BaseException:
+            self._unseal(entry)
+            raise
 
     @property
     @abc.abstractmethod
@@ -297,25 +324,62 @@ class Catalog(abc.ABC):
     def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
         """Take the name for a table that is being created, so that no other process creates one."""
 
+    # Each of these is one change of the table with the entry's id, under a condition, and never of the table that has
+    # the entry's name by now. If its reply is lost, the catalog is asked whether it was carried out; a change that was
+    # sent twice has the effect of one. A StorageError says that nothing was changed, or that this is not known.
+
     @abc.abstractmethod
     def _activate(self, entry: Entry) -> None:
-        """The table has its version 0."""
+        """Make a reserved table one that readers find: it has its version 0. Raises ``TableNotFoundError`` if the
+        reservation is gone.
+        """
 
     @abc.abstractmethod
     def _release(self, entry: Entry) -> None:
-        """The table was not created."""
+        """Give the name of a table back that was not created; nothing if the reservation is gone, or was activated."""
 
     @abc.abstractmethod
-    def _register(self, name: str, location: str) -> None: ...
+    def _register(self, name: str, location: str) -> None:
+        """Record a table of the file system. Raises ``TableAlreadyExistsError``."""
 
     @abc.abstractmethod
     def _entry(self, name: str, *, staging: bool = False) -> Entry:
-        """The table of this name; with ``staging`` also one whose creation did not end. Raises
+        """The table of this name; with ``staging`` also one whose creation or drop did not end. Raises
         ``TableNotFoundError``.
         """
 
     @abc.abstractmethod
-    def _drop(self, entry: Entry) -> None: ...
+    def _seal(self, entry: Entry) -> bool:
+        """Ratify no commit of this table any more, and show it to no reader: it is about to be dropped. The answers of
+        its ratifier stay the same, so what was ratified before can be published. A table that is sealed stays so.
+        Raises ``TableNotFoundError`` if it is gone.
+
+        Returns:
+            False, and nothing is changed, if :meth:`_drop` itself publishes all commits and drops the table.
+        """
+
+    @abc.abstractmethod
+    def _unseal(self, entry: Entry) -> None:
+        """Make a sealed table what it was before; nothing if it is gone, or not sealed."""
+
+    @abc.abstractmethod
+    def _drop(self, entry: Entry) -> None:
+        """Remove a sealed table; nothing if it is gone already. Raises ``StorageError`` if it is not sealed."""
+
+    @abc.abstractmethod
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int) -> bool:
+        """Set what the catalog knows of a table's versions, if it still is what was seen.
+
+        Args:
+            entry: the table, sealed or not; afterwards it is not.
+            seen: the answer of its ratifier on which this rests.
+            latest: its latest version from now on.
+            published: the version up to which all are in the log. The commits after it, up to ``latest``, stay held,
+                all others are removed.
+
+        Returns:
+            False if it is not what was seen any more; then nothing was changed.
+        """
 
     @abc.abstractmethod
     def _ratifier(self, entry: Entry) -> Ratifier: ...

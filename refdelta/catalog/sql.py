@@ -13,7 +13,7 @@ import sqlite3
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from refdelta.arguments import missing_package
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
 from refdelta.engine.log.managed_log import Ratified, RatifiedCommit, Refused
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
 from refdelta_storage import Created, StorageError, Unknown
 
 try:
@@ -39,6 +39,9 @@ SCHEMA_VERSION = 1
 _BUSY_MS = 30_000
 _WINNERS = 100
 _SCHEMA_LOCK = 7_360_142_901_245_001
+_CREATING = -1
+_SEALED = -3
+_TRIES = 3
 
 _META = sa.MetaData()
 _SCHEMA = sa.Table("refdelta_schema", _META, sa.Column("version", sa.Integer, nullable=False))
@@ -50,7 +53,7 @@ _TABLES = sa.Table(
     sa.Column("location", sa.Text, nullable=False),
     sa.Column("managed", sa.Boolean, nullable=False),
     sa.Column("commits", sa.String(16), nullable=False),
-    # -1 while version 0 is being written.
+    # -1 while version 0 is being written; of a table that is being dropped, _SEALED - latest.
     sa.Column("latest", sa.BigInteger, nullable=False),
     sa.Column("published", sa.BigInteger, nullable=False),
     sa.Column("created_ms", sa.BigInteger, nullable=False),
@@ -205,8 +208,16 @@ class SqlCatalog(Catalog):
     # --- tables ---
 
     def _rename(self, entry: Entry, new: str) -> None:
-        with self.writing(f"rename {entry.name}", new) as connection:
-            connection.execute(sa.update(_TABLES).where(_TABLES.c.id == entry.table_id).values(name=new))
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.name == entry.name)
+        renamed = self._change(
+            f"rename {entry.name}",
+            entry,
+            [change.values(name=new)],
+            lambda row: row is not None and row.name == new,
+            new,
+        )
+        if not renamed:
+            raise self._gone(entry)
 
     def _reserve(self, name: str, location: str | None, commits: CommitMode) -> Entry:
         if location is None:
@@ -228,18 +239,22 @@ class SqlCatalog(Catalog):
             "published": latest,
             "created_ms": time.time_ns() // 1_000_000,
         }
-        with self.writing(f"create {entry.name}", entry.name) as connection:
-            connection.execute(sa.insert(_TABLES).values(row))
+        self._change(f"create {entry.name}", entry, [sa.insert(_TABLES).values(row)], lambda row: row is not None)
 
     def _activate(self, entry: Entry) -> None:
-        with self.writing(f"create {entry.name}", entry.name) as connection:
-            ours = sa.and_(_TABLES.c.id == entry.table_id, _TABLES.c.latest == -1)
-            connection.execute(sa.update(_TABLES).where(ours).values(latest=0, published=0))
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest == _CREATING)
+        created = self._change(
+            f"create {entry.name}",
+            entry,
+            [change.values(latest=0, published=0)],
+            lambda row: row is not None and row.latest >= 0,
+        )
+        if not created:
+            raise self._gone(entry)
 
     def _release(self, entry: Entry) -> None:
-        with self.writing(f"create {entry.name}", entry.name) as connection:
-            ours = sa.and_(_TABLES.c.id == entry.table_id, _TABLES.c.latest == -1)
-            connection.execute(sa.delete(_TABLES).where(ours))
+        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest == _CREATING)
+        self._change(f"create {entry.name}", entry, [change], lambda row: row is None)
 
     def _register(self, name: str, location: str) -> None:
         self._insert(Entry(name, location, managed=False, table_id=str(uuid.uuid4())), latest=0)
@@ -251,10 +266,121 @@ class SqlCatalog(Catalog):
             raise not_found(name, self.name, self._names())
         return Entry(row.name, row.location, row.managed, row.id, row.commits)
 
+    def _seal(self, entry: Entry) -> bool:
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest > _SEALED + 1)
+        change = change.values(latest=_SEALED - _TABLES.c.latest)
+        if not self._change(f"drop {entry.name}", entry, [change], _is_sealed) and not _is_sealed(self._by_id(entry)):
+            raise self._gone(entry)
+        return True
+
+    def _unseal(self, entry: Entry) -> None:
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED + 1)
+        change = change.values(latest=_SEALED - _TABLES.c.latest)
+        self._change(f"drop {entry.name}", entry, [change], lambda row: not _is_sealed(row))
+
     def _drop(self, entry: Entry) -> None:
-        with self.writing(f"drop {entry.name}", entry.name) as connection:
-            connection.execute(sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id))
-            connection.execute(sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id))
+        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED + 1)
+        held = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id)
+        dropped = self._change(f"drop {entry.name}", entry, [change, held], lambda row: row is None)
+        if not dropped and self._by_id(entry) is not None:
+            raise StorageError(f"{entry.name} is not being dropped any more: another program has stopped it")
+
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int) -> bool:
+        was = sa.or_(_TABLES.c.latest == seen.latest, _TABLES.c.latest == _SEALED - seen.latest)
+        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, was)
+        kept = sa.and_(_COMMITS.c.version > published, _COMMITS.c.version <= latest)
+        others = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id, sa.not_(kept))
+        return self._change(
+            f"adopt {entry.name}",
+            entry,
+            [change.values(latest=latest, published=published), others],
+            lambda row: row is not None and (row.latest, row.published) == (latest, published),
+        )
+
+    def _change(
+        self,
+        what: str,
+        entry: Entry,
+        statements: Sequence[sa.Executable],
+        done: Callable[[Any], bool],
+        name: str | None = None,
+    ) -> bool:
+        """Carry out one conditional change of a table: a transaction, whose first statement has the condition.
+
+        If the reply to its end is lost, the table's row shows whether it was carried out. If it was not, it is sent
+        again, which does no harm to one that arrives late: the condition does not hold any more.
+
+        Args:
+            what: the attempted action, for messages.
+            entry: the table.
+            statements: the statements; the first one changes the row of the table by its id.
+            done: whether the change was carried out, by that row, or by None if there is none.
+            name: the name that the table takes; None for its own.
+
+        Returns:
+            False if the condition did not hold.
+
+        Raises:
+            StorageError: the database failed, and nothing was changed; or it is not known whether something was.
+            TableAlreadyExistsError: the name is taken.
+        """
+        lost: _LostError | None = None
+        for _ in range(_TRIES):
+            applied = False
+            try:
+                applied = self._transaction(what, statements)
+            except _LostError as error:
+                lost = error
+            except _TakenError:
+                row = self._by_id(entry) if lost is not None else None
+                if row is not None:
+                    return True  # by the attempt whose reply was lost
+                raise TableAlreadyExistsError(
+                    f"the catalog {self.name} has a table {name or entry.name!r}, or one is being created or "
+                    "dropped; drop_table removes one whose creation or drop did not end"
+                ) from None
+            else:
+                if applied or lost is None:
+                    return applied
+            try:
+                if done(self._by_id(entry)):
+                    return True
+            except StorageError as error:
+                raise StorageError(
+                    f"{self.name} gave no answer: it is not known whether this was carried out: {what} "
+                    f"(the table with the id {entry.table_id})"
+                ) from error
+        raise StorageError(f"cannot {what}: {self.name} gave no answer: {lost}") from lost
+
+    def _transaction(self, what: str, statements: Sequence[sa.Executable]) -> bool:
+        """Carry out statements, if the first one changes a row. Raises ``_LostError`` if it may have been done."""
+        settling = False
+        try:
+            with self.engine.connect() as connection:
+                if connection.execute(statements[0]).rowcount == 0:  # of an INSERT it may be unknown, -1
+                    return False
+                for statement in statements[1:]:
+                    connection.execute(statement)
+                settling = True
+                connection.commit()
+        except exc.IntegrityError as error:
+            raise _TakenError from error
+        except exc.SQLAlchemyError as error:
+            if settling:
+                raise _LostError(_reason(error)) from error
+            raise StorageError(f"cannot {what}: {self.name} failed: {_reason(error)}") from error
+        return True
+
+    def _by_id(self, entry: Entry) -> Any:
+        """The row of a table by its id; None if there is none."""
+        with self.reading(f"look up {entry.name}") as connection:
+            return connection.execute(sa.select(_TABLES).where(_TABLES.c.id == entry.table_id)).one_or_none()
+
+    def _gone(self, entry: Entry) -> TableNotFoundError:
+        return TableNotFoundError(
+            f"the catalog {self.name} has no table {entry.name} any more (with the id {entry.table_id}): another "
+            "program has dropped or renamed it"
+        )
 
     def _ratifier(self, entry: Entry) -> Ratifier:
         return SqlRatifier(self, entry)
@@ -320,6 +446,7 @@ class SqlRatifier:
 
     def __init__(self, catalog: SqlCatalog, entry: Entry) -> None:
         self._catalog, self._entry = catalog, entry
+        self._sealed = False
         self.inline = entry.commits == "inline"
 
     @property
@@ -333,7 +460,11 @@ class SqlRatifier:
             rows = connection.execute(_ASK, {"table": self._entry.table_id, "first": first}).all()
         if not rows:
             raise StorageError(f"the catalog {self._catalog.name} has no table {self._entry.name} any more")
-        return Ratified(rows[0].latest, tuple(map(_commit, (row for row in rows if row.version is not None))))
+        latest = rows[0].latest
+        self._sealed = latest <= _SEALED + 1
+        if self._sealed:
+            latest = _SEALED - latest
+        return Ratified(latest, tuple(map(_commit, (row for row in rows if row.version is not None))))
 
     def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
         """One transaction: the version moves by one, and the commit is there."""
@@ -367,6 +498,8 @@ class SqlRatifier:
 
     def _refused(self, commit: RatifiedCommit) -> Refused:
         answer = self.ratified(commit.version)
+        if self._sealed:
+            raise StorageError(f"version {commit.version} is not ratified: {self.name} is being dropped")
         if answer.latest < commit.version - 1:
             raise StorageError(
                 f"version {commit.version} of {self._entry.name} cannot be ratified: the latest is {answer.latest}"
@@ -441,6 +574,14 @@ def _at_once(connection: sa.Connection) -> sa.Connection:
 
 class _TakenError(Exception):
     """Internal: a row with this key is there."""
+
+
+class _LostError(Exception):
+    """Internal: a transaction may have been carried out or not."""
+
+
+def _is_sealed(row: Any) -> bool:
+    return row is not None and row.latest <= _SEALED + 1
 
 
 @contextmanager

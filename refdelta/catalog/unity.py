@@ -401,6 +401,17 @@ class UnityCatalog(Catalog):
             self._managed(entry, self._store(entry)).publish()
         self._change(entry, "DELETE", _table(_parts(entry.name)))
 
+    def _seal(self, entry: Entry) -> bool:  # noqa: ARG002 - the server publishes and drops in one request
+        return False
+
+    def _unseal(self, entry: Entry) -> None:
+        """Nothing: the server does not seal tables for its clients."""
+
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int) -> NoReturn:  # noqa: ARG002
+        raise InvalidArgumentError(
+            f"the versions of {entry.name} are adopted at the server, by refdelta catalog adopt with its database"
+        )
+
     def _ratifier(self, entry: Entry) -> Ratifier:
         return UnityRatifier(self, entry, self._store(entry))
 

@@ -212,6 +212,7 @@ _ROWS: tuple[Property, ...] = (
     Property("delta.writePartitionColumnsToParquet", _boolean, default=False),
     # This engine's own. The catalog of a catalog-managed table, for messages.
     Property("refdelta.catalog", _text),
+    Property("refdelta.tableId", _text),
     # Whether small deletion vectors stand in the log.
     Property("refdelta.inlineDeletionVectors", _boolean, default=False),
     # So many versions have a log compaction file; none unless said.

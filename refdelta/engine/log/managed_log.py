@@ -43,6 +43,9 @@ FEATURE = "catalogManaged"
 CATALOG = "refdelta.catalog"
 """The property with the name of the catalog, for the message of an engine that opens the table by its path."""
 
+TABLE_ID = "refdelta.tableId"
+"""The property with the id of the table in its catalog, by which another table in its folder is recognized."""
+
 STAGED = f"{LOG}/_staged_commits"
 _TRIES = 3
 _DIGITS = 20

@@ -1,0 +1,104 @@
+"""The files of one table in its folder, which may also have other tables and files of other programs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from refdelta.core.log.actions import Metadata
+from refdelta.core.log.codec import decode_commit
+from refdelta.core.log.paths import LOG, checksum_key, commit_key, parse_log_name
+from refdelta.engine.log.managed_log import TABLE_ID
+from refdelta.engine.log.references import referenced_keys, removals
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.errors import DeltaError
+from refdelta_storage import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refdelta_storage import Store
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# The names that engines give: such files are leftovers of a write if the log does not name them.
+_GIVEN = re.compile(rf"^_change_data/|(?:^|/)(?:part-[0-9]{{5}}-{_UUID}[^/]*\.parquet|deletion_vector_{_UUID}\.bin)$")
+_OTHER_TABLE = re.compile(rf"^(.+?)/{LOG}/")
+
+
+_IDS = (TABLE_ID, "io.unitycatalog.tableId")
+
+
+def delete_own_files(store: Store, folder: Store, table_id: str) -> None:
+    """Delete the files of a table: those that its log names, those with names that engines give, and its log. Files of
+    other names stay, and so does every table in a folder below.
+
+    The log goes last, its oldest commit at the very end. As long as that is there, no other table can be created in the
+    folder, and each step looks whether it still is the same one: of a table that was created anew nothing is deleted.
+
+    Args:
+        store: the table's store, with the commits that its catalog holds.
+        folder: the store of its folder.
+        table_id: its id in its catalog. If the log in the folder names another one, nothing is deleted.
+
+    Raises:
+        StorageError: the store failed; what was deleted stays deleted. It can be called again.
+    """
+    listed = [info.key for info in folder.list()]
+    roots = tuple({f"{found.group(1)}/" for key in listed if (found := _OTHER_TABLE.match(key)) is not None})
+    own = [key for key in listed if not key.startswith(roots)]
+    log = sorted((key for key in own if key.startswith(f"{LOG}/")), reverse=True)
+    commits = [key for key in log if (name := parse_log_name(key)) is not None and name.kind == "commit"]
+    named, found_id = _read(store)
+    if found_id is not None and found_id != table_id:
+        return
+    data = [key for key in own if not key.startswith(f"{LOG}/") and (key in named or _GIVEN.search(key))]
+    data += [info.key for info in folder.leftovers() if not info.key.startswith(roots)]
+    if not commits:  # the end of a deletion that did not come to its end, or of a creation
+        folder.delete([*data, *log])
+        return
+    anchor = commits[-1]
+    content = folder.get(anchor)
+    for keys in (data, [key for key in log if key != anchor], [anchor]):
+        try:
+            same = folder.get(anchor) == content
+        except ObjectNotFoundError:
+            same = False
+        if not same:
+            return  # deleted by another program, and perhaps another table by now
+        folder.delete(keys)
+
+
+def _read(store: Store) -> tuple[frozenset[str], str | None]:
+    """The keys of the files that the log names, and the id of the table in its catalog, as far as they can be read."""
+    try:
+        snapshot = load_snapshot(store)
+        configuration = snapshot.metadata.configuration or {}
+        tables = (snapshot.files, snapshot.tombstones(), removals(store))
+        keys = {key for table in tables for key in _keys(table, store.uri)}
+    except DeltaError:  # a log that is broken must not keep its table from being dropped
+        return frozenset(), None
+    return frozenset(keys), next((configuration[name] for name in _IDS if configuration.get(name)), None)
+
+
+def _keys(entries: pa.Table, uri: str) -> list[str]:
+    found: list[str] = referenced_keys(entries, uri, resolvable=True).to_pylist()
+    return found
+
+
+def discard_creation(folder: Store, metadata_id: str) -> None:
+    """Delete version 0 of a table that was created and did not become a table of its catalog.
+
+    Args:
+        folder: the store of its folder.
+        metadata_id: the id in its metadata, by which it is told from the version 0 of another table.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    key = commit_key(0)
+    try:
+        actions = decode_commit(folder.get(key), key)
+    except ObjectNotFoundError:
+        return
+    if any(isinstance(action, Metadata) and action.id == metadata_id for action in actions):
+        folder.delete([checksum_key(0), key])
