@@ -25,6 +25,9 @@ PRECONDITION_FAILED = "PreconditionFailedException"
 name. The API has no such condition; a server that does not know it ignores it.
 """
 
+CATALOG_MISMATCH = "CatalogMismatchException"
+"""The type of the error of ``refdelta serve`` for a catalog and a folder that do not have the same versions."""
+
 CLUSTERING, ROW_TRACKING = DOMAINS = ("delta.clustering", "delta.rowTracking")
 """The domains that the catalog knows."""
 

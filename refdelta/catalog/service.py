@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
-from refdelta.catalog.sql import _COMMITS, _TABLES, SqlCatalog
+from refdelta.catalog.sql import _SEALED, _TABLES, SqlCatalog, _is_sealed
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
@@ -128,12 +128,21 @@ def _folded(version: int, actions: Sequence[AnyAction], before: ServedState | No
 
 @dataclass(frozen=True)
 class Row:
-    """A table as the database knows it."""
+    """A table as the database knows it.
+
+    Attributes:
+        entry: the table.
+        latest: its latest version; -1 while it is being created.
+        published: the version up to which all are known to be published.
+        created_ms: the time of its creation.
+        sealed: whether it is being dropped, so that no commit is ratified any more.
+    """
 
     entry: Entry
     latest: int
     published: int
     created_ms: int
+    sealed: bool = False
 
 
 class ServedCatalog(SqlCatalog):
@@ -158,10 +167,12 @@ class ServedCatalog(SqlCatalog):
         Raises:
             TableAlreadyExistsError: the name is taken.
         """
-        with self.writing(f"create {name}", name) as connection:
-            staged = sa.and_(_TABLES.c.id == table_id, _TABLES.c.latest == -1)
-            moved = connection.execute(sa.update(_TABLES).where(staged).values(name=name, latest=0, published=0))
-        return bool(moved.rowcount == 1)
+        staged = sa.and_(
+            _TABLES.c.id == table_id, _TABLES.c.latest == -1, _TABLES.c.name.startswith(_STAGING, autoescape=True)
+        )
+        change = sa.update(_TABLES).where(staged).values(name=name, latest=0, published=0)
+        entry = Entry(name, "", managed=True, table_id=table_id)
+        return self._change(f"create {name}", entry, [change], lambda row: row is not None and row.name == name)
 
     def row(self, **wanted: str) -> Row | None:
         """A table by its ``name`` or its ``id``; also one that is being created."""
@@ -173,13 +184,22 @@ class ServedCatalog(SqlCatalog):
         if row is None:
             return None
         entry = Entry(row.name, row.location, row.managed, row.id, row.commits)
-        return Row(entry, row.latest, row.published, row.created_ms)
+        latest = _SEALED - row.latest if _is_sealed(row) else row.latest
+        return Row(entry, latest, row.published, row.created_ms, sealed=_is_sealed(row))
 
-    def forget(self, table_id: str) -> bool:
-        """Remove a table by its id; False if there is none."""
-        with self.writing("drop a table") as connection:
-            connection.execute(sa.delete(_COMMITS).where(_COMMITS.c.table_id == table_id))
-            return bool(connection.execute(sa.delete(_TABLES).where(_TABLES.c.id == table_id)).rowcount)
+    def drop(self, entry: Entry) -> None:
+        """Drop a table by its id, with all its commits in its log; also one whose drop did not come to its end.
+
+        Raises:
+            TableNotFoundError: there is none any more.
+            CatalogMismatchError: its folder has other commits than the catalog; it is not dropped.
+            StorageError: the database or the store failed; the drop can be repeated.
+        """
+        store = self.store_of(entry)
+        self._seal(entry)
+        if entry.managed:
+            self._publish_sealed(entry, store)
+        self._drop(entry)
 
     def rename(self, entry: Entry, new: str) -> None:
         """Rename a table by its id.
@@ -344,12 +364,11 @@ class DeltaService:
             raise invalid(f"version 0 of the table cannot be read: {error}") from error
 
     def drop(self, *parts: str, only: str | None = None) -> None:
-        """``deleteTable``: from the catalog. Its files stay, and all its commits are in its log."""
+        """``deleteTable``: from the catalog. Its files stay, and all its commits are in its log. A table whose drop did
+        not come to its end is loaded as before, so that a client can drop it again.
+        """
         row = self._row(*parts, only=only)
-        if row.entry.managed:
-            self._held(row.entry).log.publish()
-        if not self._catalog.forget(row.entry.table_id):
-            raise _no_table(".".join(parts))
+        self._catalog.drop(row.entry)
         with self._lock:
             self._tables.pop(row.entry.table_id, None)
 
@@ -365,6 +384,8 @@ class DeltaService:
     def update(self, catalog: str, schema: str, table: str, request: api.UpdateTable) -> api.LoadedTable:
         """``updateTable``: ratify a commit, or take note of published ones."""
         row = self._row(catalog, schema, table)
+        if row.sealed:
+            raise ApiError(404, "NoSuchTableException", f"the table {row.entry.name} is being dropped")
         by_kind = _once(request)
         etag = _checked_requirements(row, request)
         if not row.entry.managed:
@@ -482,20 +503,19 @@ class DeltaService:
         answer = held.log.ask()
         if version > answer.latest:
             raise invalid(f"version {version} is not ratified: the latest is {answer.latest}")
-        sizes = {one.version: one.size for one in answer.commits if one.version <= version}
-        if not sizes:
-            return
-        after = commit_key(min(sizes) - 1)
-        for info in held.log.inner.list(f"{LOG}/", after=after):
-            name = parse_log_name(info.key)
-            if name is None or name.kind != "commit":
-                continue
-            if sizes.get(name.version) == info.size:
-                del sizes[name.version]
-            if not sizes or name.version >= version:
-                break
-        if sizes:
-            raise invalid(f"version {min(sizes)} is not published: its file is not in the log of {row.entry.name}")
+        wanted = [one for one in answer.commits if one.version <= version]
+        for commit in wanted:
+            try:
+                found = held.log.inner.get(commit_key(commit.version))
+            except ObjectNotFoundError:
+                name = row.entry.name
+                message = f"version {commit.version} is not published: its file is not in the log of {name}"
+                raise invalid(message) from None
+            if found != held.log.content(commit):
+                raise _mismatch(
+                    f"{commit_key(commit.version)} of {held.log.uri} is not the commit that {held.log.ratifier.name} "
+                    "ratified as this version; refdelta catalog adopt goes on with what the folder has"
+                )
 
     # --- the state of a table ---
 
@@ -807,6 +827,10 @@ def _taken(name: str) -> ApiError:
 
 def _conflict(version: int, latest: int) -> ApiError:
     return ApiError(409, "CommitVersionConflictException", f"version {version} is taken: the latest is {latest}")
+
+
+def _mismatch(message: str) -> ApiError:
+    return ApiError(409, api.CATALOG_MISMATCH, message)
 
 
 def _requirement(message: str) -> ApiError:

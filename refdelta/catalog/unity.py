@@ -496,6 +496,10 @@ def _opened(url: str, token: Token, options: dict[str, str], allow_http: bool) -
     return UnityCatalog(url, token, options, allow_http=allow_http)
 
 
+class _GoneError(StorageError):
+    """Internal: the table's name has no table any more, or another one."""
+
+
 @dataclass
 class UnityRatifier:
     """The part of a :class:`UnityCatalog` that is for one table, a
@@ -553,8 +557,14 @@ class UnityRatifier:
             ),
         )
 
+    def _is_published(self, commit: RatifiedCommit) -> bool:
+        try:
+            return self.store.get(commit_key(commit.version)) == commit.data
+        except StorageError:
+            return False
+
     def _gone(self) -> StorageError:
-        return StorageError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")
+        return _GoneError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")
 
     def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
         """Send the commit; after a conflict or a lost reply, load the table to see whose version it is."""
@@ -572,6 +582,13 @@ class UnityRatifier:
                     return outcome
                 if number == _TRIES:
                     raise last
+            except _GoneError as error:
+                # Dropping it published its commits. Without a lost reply, too: a gateway may have sent it twice.
+                if self._is_published(commit):
+                    return Created()
+                if lost is None:
+                    raise
+                return Unknown(error)
             except StorageError:
                 if lost is None:
                     raise
