@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from refdelta import arguments
 from refdelta.api.table import DeltaTable, create_in
 from refdelta.catalog.own_files import delete_own_files, discard_creation
+from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
 from refdelta.engine.log.listing import has_log
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.managed_log import TABLE_ID, ManagedStore, Ratified, Ratifier
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import (
+    CatalogMismatchError,
+    InvalidArgumentError,
+    StoreError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 from refdelta.transaction import background
+from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     import os
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
 CommitMode: TypeAlias = Literal["staged", "inline"]
 
+_TRIES = 10
 _FEATURES = {
     "delta.feature.catalogManaged": "supported",
     "delta.feature.vacuumProtocolCheck": "supported",
@@ -56,6 +65,27 @@ class Entry:
     managed: bool
     table_id: str
     commits: CommitMode = "staged"
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """The result of :meth:`Catalog.adopt`.
+
+    Attributes:
+        name: the table.
+        before: the latest version in the catalog before.
+        latest: the latest version from now on.
+        adopted: the versions of the folder that the catalog did not have.
+        dropped: the versions that the catalog had, and that are versions no more or have the folder's content now.
+        saved: the keys of the files, in the table's folder, with the contents of dropped commits.
+    """
+
+    name: str
+    before: int
+    latest: int
+    adopted: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+    saved: tuple[str, ...] = ()
 
 
 class Catalog(abc.ABC):
@@ -205,6 +235,9 @@ class Catalog(abc.ABC):
     def table(self, name: str, version: Version | None = None) -> DeltaTable:
         """A table of the catalog, with every verb of :class:`refdelta.DeltaTable`.
 
+        If the catalog does not agree with the folder, since one of them was restored from an older copy, every verb
+        raises ``CatalogMismatchError`` until :meth:`adopt` has ended that.
+
         Args:
             name: its name.
             version: a version or a time, as the constructor of ``DeltaTable`` takes it.
@@ -222,7 +255,15 @@ class Catalog(abc.ABC):
         with store_errors(f"look up {name}"):
             entry = self._entry(checked_name(name))
             store = self._store(entry)
-        return DeltaTable.in_store(self._managed(entry, store) if entry.managed else store, version)
+        if not entry.managed:
+            return DeltaTable.in_store(store, version)
+        log = self._managed(entry, store)
+        try:
+            return DeltaTable.in_store(log, version)
+        except CatalogMismatchError:
+            if version is not None:
+                raise
+            return _UnreadTable.of(log)
 
     def publish(self, name: str) -> int:
         """Write the ratified commits of a table into its log, as writers do in the background.
@@ -288,6 +329,66 @@ class Catalog(abc.ABC):
             else:
                 self._drop(entry)
                 delete_own_files(store, store, entry.table_id)
+
+    def adopt(self, name: str, *, discard: bool = False) -> Adoption:
+        """Take over the versions that a table's folder has, after its catalog or its folder was restored from a copy.
+
+        The folder decides about the versions that it has published: they become versions of the catalog. What the
+        catalog holds beyond stays, if it follows on them. A version of which the catalog has another commit than the
+        folder, or which is nowhere any more, is dropped, but only with ``discard``. The contents of dropped commits are
+        set aside as files below ``_delta_log/_staged_commits``.
+
+        Stop the writers first: those that have the table open are refused if they have seen a version that is dropped.
+        A call that is repeated, or follows on one that did not come to its end, changes nothing more. A table whose
+        drop did not come to its end is one again.
+
+        Args:
+            name: its name.
+            discard: whether versions may be dropped.
+
+        Returns:
+            The versions that were adopted and dropped.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of this name.
+            CatalogMismatchError: versions would be dropped, and ``discard`` is False. The message names them.
+            InvalidArgumentError: it is a table of the file system, or a server has the catalog.
+            StoreError: the folder has a gap in its log; or the store or the catalog cannot be reached.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
+            catalog.create_table("orders", pa.schema({"id": pa.int64()}), location=uri)
+            catalog.adopt("orders").adopted
+        """
+        with store_errors(f"adopt {name}"):
+            entry = self._entry(checked_name(name), staging=True)
+            if not entry.managed:
+                raise InvalidArgumentError(
+                    f"{name} is a table of the file system: its versions are those of its folder"
+                )
+            store = self._store(entry)
+            for _ in range(_TRIES):
+                ratifier = self._ratifier(entry)
+                seen = ratifier.ratified()
+                if seen.latest < 0:
+                    raise StorageError("its creation did not come to its end; drop_table removes it")
+                log = ManagedStore(store, ratifier)
+                plan = plan_adoption(log, seen)
+                if plan.dropped and not discard:
+                    raise CatalogMismatchError(
+                        f"{ratifier.name} would lose the versions {[*plan.dropped[:20]]}: its latest is {seen.latest}, "
+                        f"and the folder {store.uri} has published those up to {plan.published}. discard=True, or "
+                        "--discard, drops them, and sets their commits aside"
+                    )
+                if not plan.adopted and not plan.dropped:
+                    prepare_adoption(log, plan)
+                    self._unseal(entry)
+                    return Adoption(name, seen.latest, seen.latest)
+                saved = prepare_adoption(log, plan)
+                if self._set_versions(entry, seen, plan.latest, plan.published, drops=bool(plan.dropped)):
+                    return Adoption(name, seen.latest, plan.latest, plan.adopted, plan.dropped, saved)
+        raise StoreError(f"cannot adopt {name}: writers commit to it all the time; stop them first")
 
     def _publish_sealed(self, entry: Entry, store: Store) -> None:
         try:
@@ -367,7 +468,7 @@ class Catalog(abc.ABC):
         """Remove a sealed table; nothing if it is gone already. Raises ``StorageError`` if it is not sealed."""
 
     @abc.abstractmethod
-    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int) -> bool:
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int, *, drops: bool) -> bool:
         """Set what the catalog knows of a table's versions, if it still is what was seen.
 
         Args:
@@ -376,6 +477,7 @@ class Catalog(abc.ABC):
             latest: its latest version from now on.
             published: the version up to which all are in the log. The commits after it, up to ``latest``, stay held,
                 all others are removed.
+            drops: whether versions that handles may have seen are none any more: these handles must not commit.
 
         Returns:
             False if it is not what was seen any more; then nothing was changed.
@@ -394,6 +496,24 @@ class Catalog(abc.ABC):
 
     def _managed(self, entry: Entry, store: Store) -> ManagedStore:
         return ManagedStore(store, self._ratifier(entry))
+
+
+class _UnreadTable(DeltaTable):
+    """A table that could not be read when it was opened: each use tries again, and raises the error."""
+
+    @classmethod
+    def of(cls, log: ManagedStore) -> DeltaTable:
+        table = cls.__new__(cls)
+        vars(table).update(_store=log, _pinned=False)
+        return table
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("_snapshot", "_seen"):
+            raise AttributeError(name)
+        opened = DeltaTable.in_store(self._store)
+        vars(self).update(vars(opened))
+        self.__class__ = DeltaTable  # type: ignore[assignment]
+        return vars(self)[name]
 
 
 def checked_name(name: str) -> str:

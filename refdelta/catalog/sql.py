@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 import uuid
 import weakref
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
-from refdelta.engine.log.managed_log import Ratified, RatifiedCommit, Refused
+from refdelta.engine.log.managed_log import CatalogReplacedError, Ratified, RatifiedCommit, Refused
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
 from refdelta_storage import Created, StorageError, Unknown
@@ -56,6 +57,7 @@ _TABLES = sa.Table(
     # -1 while version 0 is being written; of a table that is being dropped, _SEALED - latest.
     sa.Column("latest", sa.BigInteger, nullable=False),
     sa.Column("published", sa.BigInteger, nullable=False),
+    # The time of its creation, or of the last adoption that dropped versions: handles of before have another history.
     sa.Column("created_ms", sa.BigInteger, nullable=False),
 )
 _COMMITS = sa.Table(
@@ -71,7 +73,7 @@ _COMMITS = sa.Table(
 
 # The statements of each commit, made once. The first one also answers with the version alone where no commit is held.
 _ASK = (
-    sa.select(_TABLES.c.latest, _COMMITS)
+    sa.select(_TABLES.c.latest, _TABLES.c.created_ms, _COMMITS)
     .select_from(
         _TABLES.outerjoin(
             _COMMITS, sa.and_(_COMMITS.c.table_id == _TABLES.c.id, _COMMITS.c.version >= sa.bindparam("first"))
@@ -82,13 +84,21 @@ _ASK = (
 )
 _MOVE = (
     sa.update(_TABLES)
-    .where(_TABLES.c.id == sa.bindparam("table"), _TABLES.c.latest == sa.bindparam("before"))
+    .where(
+        _TABLES.c.id == sa.bindparam("table"),
+        _TABLES.c.latest == sa.bindparam("before"),
+        _TABLES.c.created_ms == sa.bindparam("since"),
+    )
     .values(latest=sa.bindparam("after"))
 )
 _RECORD = sa.insert(_COMMITS)
 _NOTED = (
     sa.update(_TABLES)
-    .where(_TABLES.c.id == sa.bindparam("table"), _TABLES.c.published < sa.bindparam("note"))
+    .where(
+        _TABLES.c.id == sa.bindparam("table"),
+        _TABLES.c.published < sa.bindparam("note"),
+        _TABLES.c.created_ms == sa.bindparam("since"),
+    )
     .values(published=sa.bindparam("note"))
 )
 _FORGET = sa.delete(_COMMITS).where(
@@ -285,15 +295,16 @@ class SqlCatalog(Catalog):
         if not dropped and self._by_id(entry) is not None:
             raise StorageError(f"{entry.name} is not being dropped any more: another program has stopped it")
 
-    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int) -> bool:
+    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int, *, drops: bool) -> bool:
         was = sa.or_(_TABLES.c.latest == seen.latest, _TABLES.c.latest == _SEALED - seen.latest)
         change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, was)
+        since = {"created_ms": time.time_ns() // 1_000_000} if drops else {}
         kept = sa.and_(_COMMITS.c.version > published, _COMMITS.c.version <= latest)
         others = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id, sa.not_(kept))
         return self._change(
             f"adopt {entry.name}",
             entry,
-            [change.values(latest=latest, published=published), others],
+            [change.values(latest=latest, published=published, **since), others],
             lambda row: row is not None and (row.latest, row.published) == (latest, published),
         )
 
@@ -363,6 +374,8 @@ class SqlCatalog(Catalog):
                     connection.execute(statement)
                 settling = True
                 connection.commit()
+                if not _is_in_place(connection):
+                    raise _LostError("the file of the database was replaced meanwhile")
         except exc.IntegrityError as error:
             raise _TakenError from error
         except exc.SQLAlchemyError as error:
@@ -447,6 +460,7 @@ class SqlRatifier:
     def __init__(self, catalog: SqlCatalog, entry: Entry) -> None:
         self._catalog, self._entry = catalog, entry
         self._sealed = False
+        self._confirmed: str | None = None
         self.inline = entry.commits == "inline"
 
     @property
@@ -458,13 +472,18 @@ class SqlRatifier:
         """One statement, so that the version and the commits are of one moment."""
         with self._catalog.reading(f"ask for the versions of {self._entry.name}") as connection:
             rows = connection.execute(_ASK, {"table": self._entry.table_id, "first": first}).all()
+            session = _session(connection)
         if not rows:
             raise StorageError(f"the catalog {self._catalog.name} has no table {self._entry.name} any more")
         latest = rows[0].latest
         self._sealed = latest <= _SEALED + 1
         if self._sealed:
             latest = _SEALED - latest
-        return Ratified(latest, tuple(map(_commit, (row for row in rows if row.version is not None))))
+        return Ratified(
+            latest,
+            tuple(map(_commit, (row for row in rows if row.version is not None))),
+            f"{session} {rows[0].created_ms}",
+        )
 
     def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
         """One transaction: the version moves by one, and the commit is there."""
@@ -472,7 +491,7 @@ class SqlRatifier:
         settling = False
         try:
             with self._catalog.engine.connect() as connection:
-                versions = {"before": commit.version - 1, "after": commit.version}
+                versions = {"before": commit.version - 1, "after": commit.version, "since": self._since(connection)}
                 moved = connection.execute(_MOVE, {"table": table, **versions})
                 is_next = moved.rowcount == 1
                 if is_next:
@@ -487,6 +506,8 @@ class SqlRatifier:
                     connection.execute(_RECORD, row)
                     settling = True
                     connection.commit()
+                    if not _is_in_place(connection):
+                        return Unknown(StorageError("the file of the database was replaced meanwhile"))
         except exc.SQLAlchemyError as error:
             if settling:
                 return Unknown(error)
@@ -500,6 +521,8 @@ class SqlRatifier:
         answer = self.ratified(commit.version)
         if self._sealed:
             raise StorageError(f"version {commit.version} is not ratified: {self.name} is being dropped")
+        if answer.session != self._confirmed:
+            raise CatalogReplacedError(f"{self._catalog.name} has dropped versions of {self.name}")
         if answer.latest < commit.version - 1:
             raise StorageError(
                 f"version {commit.version} of {self._entry.name} cannot be ratified: the latest is {answer.latest}"
@@ -510,8 +533,20 @@ class SqlRatifier:
         """Forget the commits up to this version: readers find them in the log."""
         given = {"table": self._entry.table_id, "note": version}
         with self._catalog.writing(f"note what is published of {self._entry.name}") as connection:
-            connection.execute(_NOTED, given)
-            connection.execute(_FORGET, given)
+            given["since"] = self._since(connection)
+            if connection.execute(_NOTED, given).rowcount:
+                connection.execute(_FORGET, {"table": self._entry.table_id, "note": version})
+
+    def confirm(self, session: str) -> None:
+        """Change nothing but in this database."""
+        self._confirmed = session
+
+    def _since(self, connection: sa.Connection) -> int:
+        """The ``created_ms`` of the table's row that was confirmed, if the connection is to the same database."""
+        session, _, since = (self._confirmed or "").rpartition(" ")
+        if _session(connection) != session:
+            raise CatalogReplacedError(f"{self._catalog.name} is not known to agree with the folder of {self.name}")
+        return int(since)
 
 
 def _commit(row: Any) -> RatifiedCommit:
@@ -521,13 +556,23 @@ def _commit(row: Any) -> RatifiedCommit:
 def _open(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         # Of two writers, the second one is to see the version of the first, whatever the server's default level is.
-        return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        server = sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        _identify(server, _identity_of_server if url.get_backend_name() == "postgresql" else lambda _: "")
+        return server
     if url.database in (None, "", ":memory:") or url.query.get("mode") == "memory":
         raise InvalidArgumentError(
             "a catalog cannot be in memory, where each thread has a database of its own: name a file, as "
             "sqlite:///catalog.db"
         )
     engine = sa.create_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
+    path = os.path.abspath(str(url.database))  # noqa: PTH100 - it may be a URI of SQLite, which has no file
+    _identify(engine, lambda _: _identity_of_file(path))
+
+    @sa.event.listens_for(engine, "checkout")
+    def _checked_out(_: Any, record: Any, __: Any) -> None:
+        # SQLite goes on with a file that was removed, and what it writes there is lost.
+        if record.info[_SESSION].identity != _identity_of_file(path):
+            raise exc.DisconnectionError
 
     @sa.event.listens_for(engine, "connect")
     def _connected(connection: Any, _: Any) -> None:
@@ -544,6 +589,73 @@ def _open(url: sa.URL) -> sa.Engine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+_SESSION = "refdelta_session"
+
+
+class _Session:
+    """The database to which connections are open, as far as it can be told from another one in its place.
+
+    Attributes:
+        name: a name that no other one has.
+        identity: what is known of the database: its file, or the start of its server.
+        current: returns that of the database which is there now.
+    """
+
+    def __init__(self, identity: str, current: Callable[[], str]) -> None:
+        self.name, self.identity, self.current = f"{identity} {uuid.uuid4()}", identity, current
+
+
+def _identify(engine: sa.Engine, identity_of: Callable[[Any], str]) -> None:
+    """Give each connection its session. Those of one database have the same one while one of them is open: a file
+    that is open keeps its number.
+    """
+    sessions: weakref.WeakValueDictionary[str, _Session] = weakref.WeakValueDictionary()
+    lock = threading.Lock()
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, record: Any) -> None:
+        identity = identity_of(connection)
+        with lock:
+            record.info[_SESSION] = sessions.get(identity) or _Session(identity, lambda: identity_of(None))
+            sessions[identity] = record.info[_SESSION]
+
+    @sa.event.listens_for(engine, "close")
+    def _closed(_: Any, record: Any) -> None:
+        record.info.pop(_SESSION, None)
+
+
+def _identity_of_file(path: str) -> str:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - of each connection that is taken
+    except OSError:
+        return ""
+    return f"{found.st_dev} {found.st_ino}"
+
+
+def _identity_of_server(connection: Any) -> str:
+    """The start of the server, and the numbers of the database and of the catalog's table in it."""
+    cursor = connection.cursor()
+    cursor.execute(
+        "SELECT pg_postmaster_start_time()::text, to_regclass('refdelta_tables')::oid::text, oid::text "
+        "FROM pg_database WHERE datname = current_database()"
+    )
+    found = " ".join(map(str, cursor.fetchone()))
+    cursor.close()
+    connection.rollback()
+    return found
+
+
+def _session(connection: sa.Connection) -> str:
+    session: _Session = connection.info[_SESSION]
+    return session.name
+
+
+def _is_in_place(connection: sa.Connection) -> bool:
+    """Whether the file of the database is still the one that is open; for a server, its connection shows that."""
+    session: _Session = connection.info[_SESSION]
+    return connection.dialect.name != "sqlite" or session.current() == session.identity
 
 
 def _use_wal(cursor: sqlite3.Cursor) -> None:

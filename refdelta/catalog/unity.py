@@ -407,7 +407,7 @@ class UnityCatalog(Catalog):
     def _unseal(self, entry: Entry) -> None:
         """Nothing: the server does not seal tables for its clients."""
 
-    def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int) -> NoReturn:  # noqa: ARG002
+    def _set_versions(self, entry: Entry, *_: Any, **__: Any) -> NoReturn:
         raise InvalidArgumentError(
             f"the versions of {entry.name} are adopted at the server, by refdelta catalog adopt with its database"
         )
@@ -562,6 +562,9 @@ class UnityRatifier:
             return self.store.get(commit_key(commit.version)) == commit.data
         except StorageError:
             return False
+
+    def confirm(self, session: str) -> None:
+        """Nothing: the server compares its database with the folder."""
 
     def _gone(self) -> StorageError:
         return _GoneError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")

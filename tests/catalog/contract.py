@@ -566,22 +566,40 @@ class CatalogContract:
         assert ids(check_log(reopen())) == [*range(6)]
 
     def test_a_file_that_was_not_ratified_is_no_version(self, reopen: Reopen, table: DeltaTable) -> None:
+        """It is proof that the catalog is behind its log, or was put there by a program that is none of its clients."""
         append(table, 1)
         log_of(table).publish()
         store = log_of(table).inner
         store.put(commit_key(2), store.get(commit_key(1)))
-        assert ids(check_log(reopen())) == [1]
-        with pytest.raises(errors.VersionNotFoundError):
+        opened = reopen().table(NAME)
+        for use in (opened.version, lambda: ids(opened), lambda: append(opened, 2)):
+            with pytest.raises(
+                errors.CatalogMismatchError, match=r"is 1 by the catalog, .* up to 2.*refdelta catalog adopt"
+            ):
+                use()
+        with pytest.raises(errors.CatalogMismatchError):
             reopen().table(NAME, version=2)
+        store.delete([commit_key(2)])
+        append(opened, 2)
+        assert ids(check_log(reopen())) == [1, 2]
 
     def test_a_published_file_that_is_not_the_ratified_commit(
         self, catalog: Catalog, reopen: Reopen, table: DeltaTable, unpublished: None
     ) -> None:
         append(table, 1)
-        log_of(table).inner.put(commit_key(1), b'{"commitInfo":{}}\n')
-        assert ids(check_log(reopen())) == [1]
-        with pytest.raises(errors.StoreError, match=r"is not the commit that .* ratified"):
+        right = log_of(table).get(commit_key(1))
+        # Of the same length: sizes are no identity.
+        log_of(table).inner.put(commit_key(1), right.replace(b"WRITE", b"MERGE"))
+        with pytest.raises(errors.CatalogMismatchError, match="another commit as version 1"):
+            ids(reopen().table(NAME))
+        with pytest.raises(errors.CatalogMismatchError):
             catalog.publish(NAME)
+        assert [one.version for one in log_of(table).ratifier.ratified().commits] == [1], "nothing is forgotten"
+        with pytest.raises(errors.CatalogMismatchError):
+            append(reopen().table(NAME), 2)
+        log_of(table).inner.put(commit_key(1), right)
+        assert catalog.publish(NAME) == 0
+        assert ids(check_log(reopen())) == [1]
 
     def test_cleanup_by_another_process(self, catalog: Catalog, reopen: Reopen) -> None:
         """A handle remembers versions; those that another process removed are not shown any more."""

@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 from typing import Protocol as Interface
 
-from refdelta.core.log.paths import LOG, MAX_VERSION, commit_key, parse_log_name
+from refdelta.core.log.paths import LOG, MAX_VERSION, VERSIONED, commit_key, parse_log_name
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import UnsupportedFeatureError
+from refdelta.errors import CatalogMismatchError, UnsupportedFeatureError
 from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 from refdelta_storage.memory import MemoryStore
@@ -83,10 +83,13 @@ class Ratified:
         latest: the latest ratified version.
         commits: the ratified commits that the catalog still holds, without a gap up to ``latest``; empty if all of them
             are published.
+        session: the identity of the database that has answered, which another one in its place does not have (a copy
+            that was restored, a replica); None if that is not known.
     """
 
     latest: int
     commits: tuple[RatifiedCommit, ...] = ()
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,10 @@ class Refused:
     """
 
     winners: tuple[RatifiedCommit, ...] = ()
+
+
+class CatalogReplacedError(StorageError):
+    """The database of the catalog is another one than the one that was confirmed. Nothing was changed."""
 
 
 class Ratifier(Interface):
@@ -130,6 +137,13 @@ class Ratifier(Interface):
     def published(self, version: int) -> None:
         """Take note that all versions up to this one are in the log; the catalog may forget them."""
 
+    def confirm(self, session: str) -> None:
+        """Change nothing from now on but in the database with this identity, which was compared with the folder.
+
+        :meth:`propose` and :meth:`published` raise ``CatalogReplacedError`` for another one. It is never called for
+        catalogs whose answers have no session.
+        """
+
 
 class ManagedStore(WrapperStore):
     """The folder of a catalog-managed table.
@@ -147,6 +161,11 @@ class ManagedStore(WrapperStore):
         self._forgotten = -1
         self._latest = -1
         self._published = -1
+        # The database whose versions were compared with the folder, and whether they have to be compared again.
+        self._session: str | None = None
+        self._suspect = False
+        # The newest held commit whose published file was compared.
+        self._compared: RatifiedCommit | None = None
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,37 +181,167 @@ class ManagedStore(WrapperStore):
 
         Raises:
             StorageError: the catalog failed, or its answer has a gap.
+            CatalogMismatchError: it has gone back, or does not agree with the folder.
         """
+        before = self._latest
+        answer = self._ask(first)
+        if self._suspect or answer.session not in (None, self._session):
+            self._compare(before)
+        return answer
+
+    def _ask(self, first: int = 0) -> Ratified:
+        before = self._latest
         answer = self.ratifier.ratified(first)
         versions = [commit.version for commit in answer.commits]
         if versions and versions != [*range(versions[0], answer.latest + 1)]:
             raise StorageError(f"{self.ratifier.name} names versions {versions}, with {answer.latest} as the latest")
+        if answer.latest < before:
+            raise self._mismatch(f"the latest version is {answer.latest} by the catalog, and it was {before} before")
         self._remember(answer.commits)
         self._latest = max(self._latest, answer.latest)
         if first == 0:
             self._published = max(self._published, versions[0] - 1 if versions else answer.latest)
         return answer
 
+    def _compare(self, seen: int) -> None:
+        """Compare the catalog with the folder, by one listing, and with the latest version that was seen before."""
+        answer = self._ask()
+        if answer.latest >= 0:
+            tip = self._known.get(seen)
+            first = answer.commits[0].version if answer.commits else answer.latest
+            after = commit_key(first - 2) if first > 1 else None
+            self._check(answer, [*self.inner.list(VERSIONED, after)], after)
+            if tip is not None and seen < first:
+                self._check_same(tip)
+        self._confirm(answer)
+
+    def differences(self) -> builtins.list[str]:
+        """Every difference between the catalog and the folder, in words; empty if they agree.
+
+        Raises:
+            StorageError: the store or the catalog failed.
+        """
+        found = []
+        self._suspect = True
+        try:
+            self.ask()
+        except CatalogMismatchError as error:
+            found.append(str(error))
+        there = {info.key for info in self.inner.list(VERSIONED)}
+        for commit in self.ratifier.ratified().commits:
+            key = commit_key(commit.version)
+            if key in there:
+                if not self.is_published(commit):
+                    found.append(f"{key} is another commit than the one that {self.ratifier.name} has ratified")
+            elif commit.file_name is not None and next(self.inner.list(_staged_key(commit)), None) is None:
+                found.append(f"version {commit.version} is ratified, and its staged file {commit.file_name} is missing")
+        return found
+
+    def _confirm(self, answer: Ratified) -> None:
+        self._suspect = False
+        if answer.session is not None and answer.session != self._session:
+            self.ratifier.confirm(answer.session)
+            self._session = answer.session
+
+    def _check(self, answer: Ratified, infos: Iterable[ObjectInfo], after: str | None) -> None:
+        """Raise ``CatalogMismatchError`` if a listing of the log, after a key, does not agree with the catalog."""
+        newest = highest = -1
+        there = set()
+        for info in infos:
+            name = parse_log_name(info.key)
+            if name is None:
+                continue
+            highest = max(highest, name.hi)
+            if name.kind == "commit":
+                there.add(name.version)
+            if name.kind == "commit" or name.is_checkpoint:
+                newest = max(newest, name.version)
+        # What was ratified and published after the catalog has answered is no version of this answer.
+        if highest > answer.latest and highest > (latest := self._ask(answer.latest + 1).latest):
+            raise self._mismatch(
+                f"the latest version is {latest} by the catalog, and the folder has published files up to {highest}"
+            )
+        needed = answer.commits[0].version - 1 if answer.commits else answer.latest
+        if newest < needed and (after is None or after < commit_key(needed)):
+            raise self._mismatch(
+                f"the latest version is {answer.latest} by the catalog, and {needed} is published, but the folder "
+                f"has files up to {newest} only"
+            )
+        # Commits that follow on another one cannot be the same again, so the newest one stands for those before it.
+        both = [commit for commit in answer.commits if commit.version in there]
+        if both:
+            self._check_same(both[-1])
+
+    def _check_same(self, commit: RatifiedCommit) -> None:
+        """Raise ``CatalogMismatchError`` if the published file of a version is not this commit."""
+        if commit == self._compared:
+            return
+        if not self.is_published(commit):
+            raise self._mismatch(
+                f"the catalog has ratified another commit as version {commit.version} than the folder has published"
+            )
+        self._compared = commit
+
+    def is_published(self, commit: RatifiedCommit) -> bool:
+        """Whether the published file of a version has the content of a ratified commit. True if there is none any more.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        try:
+            published = self.inner.get(commit_key(commit.version))
+        except ObjectNotFoundError:  # removed by log cleanup
+            return True
+        try:
+            own = commit.data if commit.file_name is None else self.inner.get(_staged_key(commit))
+        except ObjectNotFoundError:  # removed by log cleanup, when it had been published
+            own = None
+        if own is not None:
+            return own == published
+        return len(published) == commit.size and in_commit_timestamp(published, "") == commit.timestamp_ms
+
+    def _mismatch(self, text: str) -> CatalogMismatchError:
+        self._suspect = True
+        return CatalogMismatchError(
+            f"{self.ratifier.name} does not agree with the folder {self.inner.uri}: {text}. One of them was restored "
+            "from an older copy, or another catalog has the folder, too. Nothing was changed. Restore the other one, "
+            "too, or take over the versions that the folder has: catalog.adopt(name), or refdelta catalog adopt NAME"
+        )
+
     def propose(self, version: int, data: bytes) -> Created | Refused | Unknown:
         """Have a commit ratified: staged under a new name, unless the catalog holds contents.
 
         Raises:
             StorageError: it is certain that it was not ratified.
+            CatalogMismatchError: the catalog does not agree with the folder; it was not ratified.
             InvalidLogError: it has no in-commit timestamp.
         """
         timestamp = in_commit_timestamp(data, commit_key(version))
+        if self._suspect:
+            self.ask(version)
         if self.ratifier.inline:
             commit = RatifiedCommit(version, len(data), timestamp, data=data)
         else:
             # The content goes along for catalogs that have to know what a commit changes.
             commit = RatifiedCommit(version, len(data), timestamp, self._stage(version, data), data)
-        outcome = self.ratifier.propose(commit)
+        outcome = self._propose(commit)
         if isinstance(outcome, Created):
             self._remember([commit if self.ratifier.inline else replace(commit, data=None)])
             self._latest = max(self._latest, version)
         elif isinstance(outcome, Refused):
             self._remember(outcome.winners)
         return outcome
+
+    def _propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+        try:
+            return self.ratifier.propose(commit)
+        except CatalogReplacedError:
+            self.ask(commit.version)
+            return self.ratifier.propose(commit)
+        except StorageError:
+            if commit.version <= self._latest + 1:
+                self.ask(commit.version)  # a catalog that has gone back is named
+            raise
 
     def _stage(self, version: int, data: bytes) -> str:
         for _ in range(_TRIES):
@@ -211,7 +360,8 @@ class ManagedStore(WrapperStore):
         data = commit.data
         if commit.file_name is not None:
             with suppress(ObjectNotFoundError):
-                data = self.inner.get(f"{STAGED}/{_checked(commit.file_name)}")
+                data = self.inner.get(_staged_key(commit))
+        published = data is None
         if data is None:
             data = self.inner.get(commit_key(commit.version))
         if len(data) != commit.size:
@@ -219,6 +369,8 @@ class ManagedStore(WrapperStore):
                 f"the commit of version {commit.version} has {len(data)} bytes, but {commit.size} by "
                 f"{self.ratifier.name}"
             )
+        if published and in_commit_timestamp(data, commit_key(commit.version)) != commit.timestamp_ms:
+            raise self._mismatch(f"the published file of version {commit.version} is of another time")
         return data
 
     @property
@@ -264,19 +416,22 @@ class ManagedStore(WrapperStore):
 
         Raises:
             StorageError: the store or the catalog failed; what was published so far stays.
+            CatalogMismatchError: a published file has other content than the ratified commit of its version. The
+                catalog forgets none from that version on.
         """
         count, last, met = 0, None, 0
         there: Container[int] = ()
         try:
             for commit in self.unpublished()[:most]:
-                if commit.version not in there:
-                    if self._publish(commit):
-                        count += 1
-                    elif yields:
-                        # Published by another one: by now, or earlier if it has ended. After those that are there, the
-                        # next version shows whether it goes on.
-                        met += 1
-                        there = self._published_after(commit) if met == 1 else ()
+                if commit.version in there:
+                    self._check_same(commit)
+                elif self._publish(commit):
+                    count += 1
+                elif yields:
+                    # Published by another one: by now, or earlier if it has ended. After those that are there, the
+                    # next version shows whether it goes on.
+                    met += 1
+                    there = self._published_after(commit) if met == 1 else ()
                 last = commit.version
                 if met > 1:
                     break
@@ -296,26 +451,35 @@ class ManagedStore(WrapperStore):
 
     def _publish(self, commit: RatifiedCommit) -> bool:
         """Write one commit into the log; False if it is there."""
-        key, data = commit_key(commit.version), self.content(commit)
+        key = commit_key(commit.version)
+        try:
+            data = self.content(commit)
+        except ObjectNotFoundError:
+            raise self._mismatch(
+                f"version {commit.version} is ratified, and neither its staged file nor its published one is there"
+            ) from None
         for _ in range(_TRIES):
             match self.inner.put_if_absent(key, data):
                 case Created():
                     return True
                 case Exists():
                     if self.inner.get(key) != data:
-                        raise StorageError(
-                            f"{key} is not the commit that {self.ratifier.name} ratified as this version"
-                        )
+                        raise self._mismatch(f"{key} is not the commit that the catalog has ratified as this version")
                     return False
         raise StorageError(f"version {commit.version} cannot be published: no certain answer of the store")
 
     def _remember(self, commits: Iterable[RatifiedCommit]) -> None:
-        """Remember commits; where they become too many, or too long, the older half is forgotten."""
+        """Remember commits; where they become too many, or too long, the older half is forgotten.
+
+        Raises ``CatalogMismatchError`` if a version was another commit before.
+        """
         with self._lock:
             for commit in commits:
-                if commit.version not in self._known:
-                    self._known[commit.version] = commit
+                known = self._known.setdefault(commit.version, commit)
+                if known is commit:
                     self._held += len(commit.data or b"")
+                elif _differ(known.file_name, commit.file_name) or _differ(known.data, commit.data):
+                    raise self._mismatch(f"version {commit.version} was another commit before")
             if len(self._known) > _REMEMBERED or self._held > _HELD_BYTES:
                 versions = sorted(self._known)
                 for version in versions[: len(versions) // 2]:
@@ -373,10 +537,19 @@ class ManagedStore(WrapperStore):
         if not (prefix.startswith(LOG) or LOG.startswith(prefix)):
             return self.inner.list(prefix, after)
         # The catalog first: what is published between the two requests is in its answer, too.
-        answer = self.ask()
+        before = self._latest
+        answer = self._ask()
+        found: Iterable[ObjectInfo] = self.inner.list(prefix, after)
+        if prefix == VERSIONED and answer.latest >= 0:
+            found = [*found]
+            self._check(answer, found, after)
+            replaced = answer.session not in (None, self._session)
+            if replaced and before in self._known and before not in {one.version for one in answer.commits}:
+                self._check_same(self._known[before])
+            self._confirm(answer)
         held = {commit_key(one.version): one for one in answer.commits}
         wanted = sorted(key for key in held if key.startswith(prefix) and (after is None or key > after))
-        there = (self._info(info) for info in self.inner.list(prefix, after) if self._shows(info.key, answer, held))
+        there = (self._info(info) for info in found if self._shows(info.key, answer, held))
         return heapq.merge((_info(held[key]) for key in wanted), there, key=lambda info: info.key.encode())
 
     def list_keys(self, prefix: str = "", after: str | None = None) -> builtins.list[str]:
@@ -520,6 +693,14 @@ def staged_version(key: str) -> int:
 
 def _info(commit: RatifiedCommit) -> ObjectInfo:
     return ObjectInfo(commit_key(commit.version), commit.size, commit.timestamp_ms)
+
+
+def _staged_key(commit: RatifiedCommit) -> str:
+    return f"{STAGED}/{_checked(commit.file_name or '')}"
+
+
+def _differ(one: object, other: object) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def _checked(name: str) -> str:

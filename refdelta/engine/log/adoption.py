@@ -1,0 +1,113 @@
+"""The versions of a catalog-managed table after its catalog or its folder was restored from an older copy.
+
+The folder decides about every version that it has published: a published file proves that a commit was ratified, and
+readers have seen it. What the catalog holds beyond these stays, as far as it follows on them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from refdelta.core.log.paths import VERSIONED, commit_key, parse_log_name
+from refdelta.engine.log.managed_log import STAGED
+from refdelta_storage.errors import ObjectNotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from refdelta.engine.log.managed_log import ManagedStore, Ratified, RatifiedCommit
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionPlan:
+    """What a catalog and a folder can agree on.
+
+    Attributes:
+        latest: the latest version.
+        published: the version up to which all are in the log.
+        adopted: the versions that the folder has beyond the catalog's latest one.
+        dropped: the versions of which the catalog has another commit than the folder, or which nobody has any more.
+        commits: the commits of these that the catalog still holds.
+        checksums: the checksum files that belong to no version any more.
+    """
+
+    latest: int
+    published: int
+    adopted: tuple[int, ...]
+    dropped: tuple[int, ...]
+    commits: tuple[RatifiedCommit, ...]
+    checksums: tuple[str, ...]
+
+
+def plan_adoption(log: ManagedStore, answer: Ratified) -> AdoptionPlan:
+    """Work out the versions on which a catalog and its folder can agree.
+
+    Args:
+        log: the log of the table.
+        answer: what the catalog knows.
+
+    Raises:
+        StorageError: the folder has a gap, or the store failed.
+    """
+    files, checkpoints, checksums = set(), {-1}, []
+    for info in log.inner.list(VERSIONED):
+        name = parse_log_name(info.key)
+        if name is None:
+            continue
+        if name.kind == "commit":
+            files.add(name.version)
+        elif name.is_checkpoint:
+            checkpoints.add(name.version)
+        elif name.kind == "checksum":
+            checksums.append((name.version, info.key))
+    held = {commit.version: commit for commit in answer.commits}
+    other = min((v for v in held if v in files and not log.is_published(held[v])), default=answer.latest + 1)
+    published = max(checkpoints)
+    while published + 1 in files:
+        published += 1
+    latest = published
+    while latest + 1 < other and latest + 1 in held and _has_content(log, held[latest + 1]):
+        latest += 1
+    beyond = [version for version in files if version > latest]
+    if beyond:
+        raise StorageError(f"{commit_key(latest + 1)} is missing, and {commit_key(min(beyond))} is there: restore it")
+    dropped = [v for v in range(min(other, latest + 1), answer.latest + 1) if v > latest or v in held]
+    return AdoptionPlan(
+        latest,
+        published,
+        tuple(range(answer.latest + 1, latest + 1)),
+        tuple(dropped),
+        tuple(held[version] for version in dropped if version in held),
+        tuple(key for version, key in checksums if version > latest or version >= other),
+    )
+
+
+def _has_content(log: ManagedStore, commit: RatifiedCommit) -> bool:
+    try:
+        log.content(commit)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def prepare_adoption(log: ManagedStore, plan: AdoptionPlan) -> tuple[str, ...]:
+    """Set the contents of the commits aside that will be dropped, and delete the checksums. It can be repeated.
+
+    Returns:
+        The keys of the files with the contents; those whose content is nowhere are left out.
+    """
+    saved = []
+    for commit in plan.commits:
+        if commit.file_name is not None:
+            key = f"{STAGED}/{commit.file_name}"
+            if next(log.inner.list(key), None) is None:
+                continue
+        elif commit.data is not None:
+            name = uuid.uuid5(uuid.NAMESPACE_OID, commit.data.hex())
+            key = f"{STAGED}/{commit.version:020d}.{name}.json"
+            log.inner.put_if_absent(key, commit.data)
+        else:
+            continue
+        saved.append(key)
+    log.inner.delete(plan.checksums)
+    return tuple(saved)
