@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from refdelta.core.log.paths import VERSIONED, commit_key, parse_log_name
 from refdelta.engine.log.managed_log import STAGED
+from refdelta.errors import CatalogMismatchError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class AdoptionPlan:
         latest: the latest version.
         published: the version up to which all are in the log.
         adopted: the versions that the folder has beyond the catalog's latest one.
-        dropped: the versions of which the catalog has another commit than the folder, or which nobody has any more.
+        dropped: the versions of which the catalog has another commit than the folder, or of which nobody has the commit
+            any more, since it was ratified by a database that is gone, or published in a folder that is.
         commits: the commits of these that the catalog still holds.
         checksums: the checksum files that belong to no version any more.
     """
@@ -71,7 +73,9 @@ def plan_adoption(log: ManagedStore, answer: Ratified) -> AdoptionPlan:
     beyond = [version for version in files if version > latest]
     if beyond:
         raise StorageError(f"{commit_key(latest + 1)} is missing, and {commit_key(min(beyond))} is there: restore it")
-    dropped = [v for v in range(min(other, latest + 1), answer.latest + 1) if v > latest or v in held]
+    # Of a version with a checksum and without a commit it is known that it was ratified, and no more.
+    known = max(answer.latest, *(version for version, _ in checksums), -1)
+    dropped = [v for v in range(min(other, latest + 1), known + 1) if v > latest or v in held]
     return AdoptionPlan(
         latest,
         published,
@@ -85,7 +89,7 @@ def plan_adoption(log: ManagedStore, answer: Ratified) -> AdoptionPlan:
 def _has_content(log: ManagedStore, commit: RatifiedCommit) -> bool:
     try:
         log.content(commit)
-    except ObjectNotFoundError:
+    except (ObjectNotFoundError, CatalogMismatchError):
         return False
     return True
 

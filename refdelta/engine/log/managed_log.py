@@ -211,7 +211,7 @@ class ManagedStore(WrapperStore):
             first = answer.commits[0].version if answer.commits else answer.latest
             after = commit_key(first - 2) if first > 1 else None
             self._check(answer, [*self.inner.list(VERSIONED, after)], after)
-            if tip is not None and seen < first:
+            if tip is not None and tip not in answer.commits:
                 self._check_same(tip)
         self._confirm(answer)
 
@@ -245,7 +245,7 @@ class ManagedStore(WrapperStore):
 
     def _check(self, answer: Ratified, infos: Iterable[ObjectInfo], after: str | None) -> None:
         """Raise ``CatalogMismatchError`` if a listing of the log, after a key, does not agree with the catalog."""
-        newest = highest = -1
+        checkpoint = highest = -1
         there = set()
         for info in infos:
             name = parse_log_name(info.key)
@@ -254,18 +254,20 @@ class ManagedStore(WrapperStore):
             highest = max(highest, name.hi)
             if name.kind == "commit":
                 there.add(name.version)
-            if name.kind == "commit" or name.is_checkpoint:
-                newest = max(newest, name.version)
+            elif name.is_checkpoint:
+                checkpoint = max(checkpoint, name.version)
         # What was ratified and published after the catalog has answered is no version of this answer.
         if highest > answer.latest and highest > (latest := self._ask(answer.latest + 1).latest):
             raise self._mismatch(
                 f"the latest version is {latest} by the catalog, and the folder has published files up to {highest}"
             )
         needed = answer.commits[0].version - 1 if answer.commits else answer.latest
-        if newest < needed and (after is None or after < commit_key(needed)):
+        # Log cleanup removes the oldest commits first, and none after the newest checkpoint.
+        missing = {*range(max(min(there, default=needed), checkpoint), needed + 1)} - there - {checkpoint}
+        if missing and (after is None or after < commit_key(needed)):
             raise self._mismatch(
-                f"the latest version is {answer.latest} by the catalog, and {needed} is published, but the folder "
-                f"has files up to {newest} only"
+                f"the latest version is {answer.latest} by the catalog, and {needed} is published, but the folder has "
+                f"no version {min(missing)}"
             )
         # Commits that follow on another one cannot be the same again, so the newest one stands for those before it.
         both = [commit for commit in answer.commits if commit.version in there]
@@ -363,7 +365,7 @@ class ManagedStore(WrapperStore):
                 data = self.inner.get(_staged_key(commit))
         published = data is None
         if data is None:
-            data = self.inner.get(commit_key(commit.version))
+            data = self._published_content(commit)
         if len(data) != commit.size:
             raise StorageError(
                 f"the commit of version {commit.version} has {len(data)} bytes, but {commit.size} by "
@@ -372,6 +374,17 @@ class ManagedStore(WrapperStore):
         if published and in_commit_timestamp(data, commit_key(commit.version)) != commit.timestamp_ms:
             raise self._mismatch(f"the published file of version {commit.version} is of another time")
         return data
+
+    def _published_content(self, commit: RatifiedCommit) -> bytes:
+        try:
+            return self.inner.get(commit_key(commit.version))
+        except ObjectNotFoundError:
+            if self._of_catalog(commit.version) is None:
+                raise  # removed by log cleanup
+        raise self._mismatch(
+            f"version {commit.version} is ratified, and its staged file {commit.file_name} is missing, and so is its "
+            "published one"
+        )
 
     @property
     def latest(self) -> int:
@@ -422,7 +435,7 @@ class ManagedStore(WrapperStore):
         count, last, met = 0, None, 0
         there: Container[int] = ()
         try:
-            for commit in self.unpublished()[:most]:
+            for commit in self._to_publish()[:most]:
                 if commit.version in there:
                     self._check_same(commit)
                 elif self._publish(commit):
@@ -441,6 +454,17 @@ class ManagedStore(WrapperStore):
                 self._published = max(self._published, last)
         return count
 
+    def _to_publish(self) -> tuple[RatifiedCommit, ...]:
+        """The commits that are not published, of which the first one follows on the log in the folder."""
+        commits = self.unpublished()
+        if commits:
+            before = commits[0].version - 1
+            try:
+                self.inner.head(commit_key(before))
+            except ObjectNotFoundError:
+                raise self._mismatch(f"{before} is published by the catalog, and the folder lacks it") from None
+        return commits
+
     def _published_after(self, commit: RatifiedCommit) -> range:
         """The versions after a published one that are in the folder, without a gap."""
         after = commit.version + 1
@@ -451,13 +475,7 @@ class ManagedStore(WrapperStore):
 
     def _publish(self, commit: RatifiedCommit) -> bool:
         """Write one commit into the log; False if it is there."""
-        key = commit_key(commit.version)
-        try:
-            data = self.content(commit)
-        except ObjectNotFoundError:
-            raise self._mismatch(
-                f"version {commit.version} is ratified, and neither its staged file nor its published one is there"
-            ) from None
+        key, data = commit_key(commit.version), self.content(commit)
         for _ in range(_TRIES):
             match self.inner.put_if_absent(key, data):
                 case Created():
@@ -544,8 +562,9 @@ class ManagedStore(WrapperStore):
             found = [*found]
             self._check(answer, found, after)
             replaced = answer.session not in (None, self._session)
-            if replaced and before in self._known and before not in {one.version for one in answer.commits}:
-                self._check_same(self._known[before])
+            tip = self._known.get(before)
+            if replaced and tip is not None and tip not in answer.commits:
+                self._check_same(tip)
             self._confirm(answer)
         held = {commit_key(one.version): one for one in answer.commits}
         wanted = sorted(key for key in held if key.startswith(prefix) and (after is None or key > after))
