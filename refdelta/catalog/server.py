@@ -31,7 +31,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.service import ApiError, DeltaService, ServedCatalog, invalid
-from refdelta.errors import DeltaError, InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import (
+    CatalogMismatchError,
+    DeltaError,
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 from refdelta_storage.errors import StorageError, redact
 
 if TYPE_CHECKING:
@@ -348,6 +354,9 @@ def _api_error(error: Exception) -> Response:
             return _error(404, "NoSuchTableException", "there is no such table")
         case TableAlreadyExistsError():
             return _error(409, "AlreadyExistsException", "there is a table of this name")
+        case CatalogMismatchError():
+            log.error("%s", redact(str(error)))
+            return _error(409, api.CATALOG_MISMATCH, str(error))
         case InvalidArgumentError():
             return _error(400, "InvalidParameterValueException", str(error))
         case _:

@@ -28,10 +28,17 @@ from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.log.location import open_location
-from refdelta.engine.log.managed_log import STAGED, ManagedStore, Ratified, RatifiedCommit, Refused
+from refdelta.engine.log.managed_log import (
+    STAGED,
+    CatalogReplacedError,
+    ManagedStore,
+    Ratified,
+    RatifiedCommit,
+    Refused,
+)
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.errors import DeltaError, InvalidLogError
-from refdelta_storage import ObjectNotFoundError, StorageError, Store, Unknown
+from refdelta.errors import CatalogMismatchError, DeltaError, InvalidLogError
+from refdelta_storage import Created, ObjectNotFoundError, StorageError, Store, Unknown
 
 REQUIRED = ("catalogManaged", "vacuumProtocolCheck"), ("catalogManaged", "inCommitTimestamp", "vacuumProtocolCheck")
 """The features of readers and of writers that a table of the catalog has."""
@@ -383,11 +390,17 @@ class DeltaService:
 
     def update(self, catalog: str, schema: str, table: str, request: api.UpdateTable) -> api.LoadedTable:
         """``updateTable``: ratify a commit, or take note of published ones."""
-        row = self._row(catalog, schema, table)
-        if row.sealed:
-            raise ApiError(404, "NoSuchTableException", f"the table {row.entry.name} is being dropped")
         by_kind = _once(request)
-        etag = _checked_requirements(row, request)
+        try:
+            row = self._row(catalog, schema, table)
+            if row.sealed:
+                raise ApiError(404, "NoSuchTableException", f"the table {row.entry.name} is being dropped")
+            etag = _checked_requirements(row, request)
+        except ApiError:
+            # A request that comes a second time, when its table was renamed.
+            if (renamed := self._accepted_elsewhere(request, by_kind.get(api.AddCommit))) is not None:
+                return self._loaded(renamed)
+            raise
         if not row.entry.managed:
             raise invalid("the commits of an external table do not go through the catalog")
         self._check_staged(row)
@@ -411,6 +424,14 @@ class DeltaService:
         if backfilled is not None and backfilled.latest_published_version > row.published:
             held.log.ratifier.published(backfilled.latest_published_version)
         return self.load(catalog, schema, table)
+
+    def _accepted_elsewhere(self, request: api.UpdateTable, added: api.AddCommit | None) -> Row | None:
+        """The table that a request names by its id alone, if its commit was ratified before."""
+        wanted = next((one.uuid.lower() for one in request.requirements if isinstance(one, api.AssertTableUuid)), None)
+        row = None if wanted is None else self._catalog.row(id=wanted)
+        if row is None or row.latest < 0 or not row.entry.managed or row.entry.commits == "inline":
+            return None
+        return row if self._was_accepted(row, self._held(row.entry), added) else None
 
     def _was_accepted(self, row: Row, held: _Held, added: api.AddCommit | None) -> bool:
         """Whether the request was carried out before: then it is nothing new, whatever else it requires."""
@@ -443,7 +464,7 @@ class DeltaService:
             after = _next_state(before, commit, actions, row.entry.table_id)
             _check_changes(changes, after)
             proposed = RatifiedCommit(commit.version, commit.file_size, commit.timestamp, commit.file_name)
-            outcome = held.log.ratifier.propose(proposed)
+            outcome = self._ratify(held, proposed)
             if isinstance(outcome, Unknown):
                 raise ApiError(500, "CommitStateUnknownException", "the database gave no answer to the commit")
             if isinstance(outcome, Refused):
@@ -451,6 +472,14 @@ class DeltaService:
                     return
                 raise _conflict(commit.version, held.log.ask().latest)
             held.state = after
+
+    @staticmethod
+    def _ratify(held: _Held, proposed: RatifiedCommit) -> Created | Refused | Unknown:
+        try:
+            return held.log.ratifier.propose(proposed)
+        except CatalogReplacedError:
+            held.log.ask()  # compares the database with the folder
+            return held.log.ratifier.propose(proposed)
 
     def _is_next(self, held: _Held, commit: api.ApiCommit, published: int) -> bool:
         """Whether the commit is for the next version; False if it was ratified before."""
@@ -503,18 +532,25 @@ class DeltaService:
         answer = held.log.ask()
         if version > answer.latest:
             raise invalid(f"version {version} is not ratified: the latest is {answer.latest}")
-        wanted = [one for one in answer.commits if one.version <= version]
-        for commit in wanted:
-            try:
-                found = held.log.inner.get(commit_key(commit.version))
-            except ObjectNotFoundError:
-                name = row.entry.name
-                message = f"version {commit.version} is not published: its file is not in the log of {name}"
-                raise invalid(message) from None
-            if found != held.log.content(commit):
-                raise _mismatch(
-                    f"{commit_key(commit.version)} of {held.log.uri} is not the commit that {held.log.ratifier.name} "
-                    "ratified as this version; refdelta catalog adopt goes on with what the folder has"
+        wanted = {one.version: one for one in answer.commits if one.version <= version}
+        if not wanted:
+            return
+        there = set()
+        for info in held.log.inner.list(f"{LOG}/", after=commit_key(min(wanted) - 1)):
+            name = parse_log_name(info.key)
+            if name is not None and name.kind == "commit":
+                there.add(name.version)
+                if name.version >= version:
+                    break
+        for number, commit in sorted(wanted.items()):
+            if number not in there:
+                message = f"version {number} is not published: its file is not in the log of {row.entry.name}"
+                raise invalid(message)
+            if not held.log.is_published(commit):
+                raise CatalogMismatchError(
+                    f"{held.log.ratifier.name} does not agree with the folder {held.log.uri}: {commit_key(number)} is "
+                    "not the commit that the catalog has ratified as this version. refdelta catalog adopt NAME goes on "
+                    "with what the folder has"
                 )
 
     # --- the state of a table ---
@@ -827,10 +863,6 @@ def _taken(name: str) -> ApiError:
 
 def _conflict(version: int, latest: int) -> ApiError:
     return ApiError(409, "CommitVersionConflictException", f"version {version} is taken: the latest is {latest}")
-
-
-def _mismatch(message: str) -> ApiError:
-    return ApiError(409, api.CATALOG_MISMATCH, message)
 
 
 def _requirement(message: str) -> ApiError:

@@ -28,6 +28,7 @@ from refdelta.engine.log.location import open_location
 from refdelta.engine.log.managed_log import FEATURE, ManagedStore, Ratified, RatifiedCommit, Refused
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
+    CatalogMismatchError,
     DeltaError,
     InvalidArgumentError,
     TableAlreadyExistsError,
@@ -476,6 +477,8 @@ class UnityCatalog(Catalog):
         self._negotiated.add(catalog)
 
     def _raise(self, error: RequestError, name: str, new: str) -> NoReturn:
+        if error.kind == api.CATALOG_MISMATCH:
+            raise CatalogMismatchError(str(error)) from error
         if error.kind in ("NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"):
             raise self._not_found(name) from error
         if error.kind == "AlreadyExistsException":
@@ -534,6 +537,8 @@ class UnityRatifier:
         try:
             loaded = self.catalog.load(self.entry.name)
         except RequestError as error:
+            if error.kind == api.CATALOG_MISMATCH:
+                raise CatalogMismatchError(str(error)) from error
             if error.status == 404 and isinstance(self.entry, _Staging) and not self._registered:
                 return Ratified(-1)
             if error.status == 404:
@@ -612,6 +617,8 @@ class UnityRatifier:
         if error.kind == "ResourceExhaustedException":
             self._publish()
             error.retry_after = None  # that was the reason to wait
+        elif error.kind == api.CATALOG_MISMATCH:
+            raise CatalogMismatchError(str(error)) from error
         elif error.status == 404:
             raise self._gone() from error
         elif error.status != 409 and not error.passing:
@@ -661,7 +668,12 @@ class UnityRatifier:
             requirements=[api.AssertTableUuid(uuid=self.entry.table_id)],
             updates=[api.SetLatestBackfilledVersion(latest_published_version=version)],
         )
-        self.catalog.connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+        try:
+            self.catalog.connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+        except RequestError as error:
+            if error.kind == api.CATALOG_MISMATCH:
+                raise CatalogMismatchError(str(error)) from error
+            raise
 
 
 class _Lease:
