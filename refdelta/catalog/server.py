@@ -207,8 +207,8 @@ class _Endpoints:
         return await self._answer(lambda: call(*_names(request), only=_condition(request)))
 
     async def _rename(self, request: Request) -> Response:
-        def call(*given: Any) -> None:
-            self._service.rename(*given, only=_condition(request))
+        def call(catalog: str, schema: str, table: str, body: api.RenameTable) -> None:
+            self._service.rename(catalog, schema, table, body, _condition(request))
 
         return await self._with_body(request, api.RenameTable, call)
 

@@ -379,9 +379,7 @@ class DeltaService:
         with self._lock:
             self._tables.pop(row.entry.table_id, None)
 
-    def rename(
-        self, catalog: str, schema: str, table: str, request: api.RenameTable, only: str | None = None
-    ) -> None:
+    def rename(self, catalog: str, schema: str, table: str, request: api.RenameTable, only: str | None = None) -> None:
         """``renameTable``: within its schema."""
         row = self._row(catalog, schema, table, only=only)
         self._catalog.rename(row.entry, _full_name(catalog, schema, request.new_name))
@@ -392,9 +390,7 @@ class DeltaService:
         """``updateTable``: ratify a commit, or take note of published ones."""
         by_kind = _once(request)
         try:
-            row = self._row(catalog, schema, table)
-            if row.sealed:
-                raise ApiError(404, "NoSuchTableException", f"the table {row.entry.name} is being dropped")
+            row = self._row(catalog, schema, table, sealed=False)
             etag = _checked_requirements(row, request)
         except ApiError:
             # A request that comes a second time, when its table was renamed.
@@ -630,11 +626,13 @@ class DeltaService:
             message = "the catalog holds the commits of this table inline, and Unity Catalog's API has staged ones only"
             raise ApiError(400, "UnsupportedTableFormatException", message)
 
-    def _row(self, *parts: str, only: str | None = None) -> Row:
+    def _row(self, *parts: str, only: str | None = None, sealed: bool = True) -> Row:
         name = _full_name(*parts)
         row = self._catalog.row(name=name) if only is None else self._catalog.row(id=only)
         if row is None or row.latest < 0:
             raise _no_table(name)
+        if row.sealed and not sealed:
+            raise ApiError(404, "NoSuchTableException", f"the table {name} is being dropped")
         if row.entry.name != name:
             raise ApiError(412, api.PRECONDITION_FAILED, f"the table with the id {only} is not {name}")
         return row

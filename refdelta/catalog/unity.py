@@ -254,8 +254,8 @@ class UnityCatalog(Catalog):
             self._raise(error, entry.name, new or entry.name)
 
     def _place(self, name: str, entry: Entry) -> Literal["here", "moved", "gone"]:
-        """Whether a name has this table; ``moved`` if the server knows the table under another name. A server without
-        the condition ``If-Match`` cannot tell this from a table that is dropped, and the answer is ``gone``.
+        """Look for the table under a name: ``moved`` if the server has it under another name, ``gone`` if it has none
+        with this id. A server that does not know the condition ``If-Match`` answers ``gone`` in both cases.
 
         Raises:
             RequestError: the server refused, or gave no answer.

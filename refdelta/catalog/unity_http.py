@@ -125,9 +125,7 @@ class Connection:
         if self._pool.process == os.getpid():
             self._pool.manager.clear()
 
-    def get(
-        self, path: str, kind: type[_T], query: Mapping[str, str] | None = None, match: str | None = None
-    ) -> _T:
+    def get(self, path: str, kind: type[_T], query: Mapping[str, str] | None = None, match: str | None = None) -> _T:
         """Read something. A failure that may pass is tried again. The arguments are those of :meth:`send`.
 
         Raises:

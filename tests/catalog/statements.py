@@ -30,6 +30,7 @@ from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.catalog import UnityCatalog, unity_http
 from refdelta.catalog.server import make_app
 from refdelta.catalog.service import open_served
+from refdelta_storage import StorageError
 
 TOKEN = "a-token-of-the-tests-0123456789"
 SCHEMA = pa.schema({"id": pa.int64()})
@@ -40,8 +41,8 @@ UNKNOWN = "is not known"
 """In the message of a statement whose outcome is not known."""
 
 FAULTS = ("lost request", "lost reply", "twice", "late")
-"""Of one request that changes something. ``late``: its client is told that the connection broke, and the server gets the
-request after the statement has ended.
+"""Of one request that changes something. ``late``: its client is told that the connection broke, and the server gets
+the request after the statement has ended.
 """
 
 STATEMENTS = ("create", "drop", "purge", "rename", "append", "alter", "publish")
@@ -49,6 +50,10 @@ PROGRAMS = ("nothing", "drop", "anew", "rename", "replace", "append", "publish",
 """Of the other client: ``anew`` drops the table and creates another one of its name, ``replace`` renames it first;
 ``archive`` creates a table of the name that the first client renames its table to.
 """
+
+
+class Broken(StorageError):
+    """The server ends here."""
 
 
 class Schedule(NamedTuple):
@@ -330,7 +335,7 @@ class Other:
         self.client.publish(ORDERS)
 
 
-def play(world: World, schedule: Schedule, ignores_conditions: bool = False) -> Played:  # noqa: FBT001, FBT002
+def play(world: World, schedule: Schedule, ignores_conditions: bool = False) -> Played:
     """Run one schedule, and hold what the clients were told to what is there."""
     with world.opened() as server:
         other = Other(Wire(server).client())
@@ -396,7 +401,7 @@ def _take(client: UnityCatalog, statement: str, handle: DeltaTable | None) -> tu
                 handle.alter.set_table_properties({"owner": "us"}, commit_properties=noted)
             case "publish":
                 client.publish(ORDERS)
-    except Exception as error:  # noqa: BLE001 - the oracle judges it
+    except Exception as error:
         return error, staged[0] if staged else None
     return None, staged[0] if staged else None
 
@@ -494,7 +499,7 @@ def search(world: World, statement: str, *, most: int = 2, ignores_conditions: b
     runs += [run for run in itertools.product(FAULTS, repeat=2) if most > 1]
     plans = [(), *((*itertools.repeat(None, at), *run) for at in range(changes) for run in runs)]
     for program, plan in itertools.product(PROGRAMS, plans):
-        for request, after in ((number, after) for number in range(first, len(asked) + _REPEATS) for after in (False, True)):
+        for request, after in itertools.product(range(first, len(asked) + _REPEATS), (False, True)):
             if named and (request, after) == (first, False):
                 continue
             played = play(world, Schedule(statement, program, request, after, plan), ignores_conditions)

@@ -53,7 +53,12 @@ def unchanged(served):
         with SqlCatalog(served.database) as behind:
             names = behind.tables()
             ratified = behind.table("main.sales.orders").store.ask()
-        return names, ratified, [info.key for info in served.table.store.inner.list("_delta_log/0")]
+        return (
+            names,
+            ratified.latest,
+            ratified.commits,
+            [info.key for info in served.table.store.inner.list("_delta_log/0")],
+        )
 
     before = seen()
     yield
@@ -336,7 +341,7 @@ def test_a_commit_that_is_not_published_is_not_forgotten(tmp_path, monkeypatch):
         table.store.inner.put("_delta_log/00000000000000000002.json", other)
         for version, status, kind in [
             (2, 409, "CatalogMismatchException"),
-            (3, 400, "InvalidParameterValueException"),
+            (3, 409, "CatalogMismatchException"),
             (100, 400, "InvalidParameterValueException"),
         ]:
             backfilled = {"action": "set-latest-backfilled-version", "latest-published-version": version}
@@ -347,6 +352,10 @@ def test_a_commit_that_is_not_published_is_not_forgotten(tmp_path, monkeypatch):
         with pytest.raises(errors.CatalogMismatchError, match="version 2"):
             catalog.table("main.sales.orders").count()
         table.store.inner.put("_delta_log/00000000000000000002.json", content)
+        backfilled["latest-published-version"] = 3
+        kind = refused(served, 400, "POST", HERE, updating(served, backfilled))
+        assert kind == "InvalidParameterValueException"
+        assert catalog.table("main.sales.orders").count() == 3
         backfilled["latest-published-version"] = 0
         assert served.request("POST", HERE, updating(served, backfilled))[0] == 200
 
@@ -463,7 +472,10 @@ def test_a_creation_by_hand(served):
     assert served.request("GET", path)[2] == {"storage-credentials": []}
     status, _, found = served.request("POST", f"{place}/tables", request)
     assert (status, found["latest-table-version"], found["commits"]) == (200, 0, [])
-    assert refused(served, 409, "POST", f"{place}/tables", request) == "AlreadyExistsException"
+    again, _, same = served.request("POST", f"{place}/tables", request)
+    assert (again, same) == (200, found), "a creation that is sent twice is one"
+    other = {**request, "name": "other"}
+    assert refused(served, 404, "POST", f"{place}/tables", other) == "NoSuchTableException"
     assert refused(served, 404, "GET", path) == "NoSuchTableException"
     with UnityCatalog(served.url, TOKEN) as catalog:
         write_deltalake(catalog.table("main.by_hand.new"), pa.table({"id": [1]}, SCHEMA), mode="append")
