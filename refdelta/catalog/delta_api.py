@@ -20,6 +20,14 @@ VERSION = "1.0"
 TABLE_ID = "io.unitycatalog.tableId"
 """The table property with the id that the catalog gave the table."""
 
+PRECONDITION_FAILED = "PreconditionFailedException"
+"""The type of the error of ``refdelta serve`` for the condition ``If-Match`` with the id of a table that has another
+name. The API has no such condition; a server that does not know it ignores it.
+"""
+
+CATALOG_MISMATCH = "CatalogMismatchException"
+"""The type of the error of ``refdelta serve`` for a catalog and a folder that do not have the same versions."""
+
 CLUSTERING, ROW_TRACKING = DOMAINS = ("delta.clustering", "delta.rowTracking")
 """The domains that the catalog knows."""
 

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import hmac
 import logging
+import re
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.service import ApiError, DeltaService, ServedCatalog, invalid
-from refdelta.errors import DeltaError, InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import (
+    CatalogMismatchError,
+    DeltaError,
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 from refdelta_storage.errors import StorageError, redact
 
 if TYPE_CHECKING:
@@ -45,6 +52,7 @@ _REQUEST_SECONDS = 60.0
 _THREADS = 32
 _CONNECTIONS = 512
 _SHORTEST_TOKEN = 16
+_ENTITY_TAG = re.compile(r'(?:W/)?"([0-9a-f-]{36})"')
 _T = TypeVar("_T")
 
 _TABLE = "/catalogs/{catalog}/schemas/{schema}/tables/{table}"
@@ -189,14 +197,20 @@ class _Endpoints:
             case "POST":
                 return await self._with_body(request, api.UpdateTable, self._service.update)
             case "DELETE":
-                return await self._answer(functools.partial(self._service.drop, *names))
+                return await self._if_match(request, self._service.drop)
             case "HEAD":
                 return await self._answer(functools.partial(self._service.exists, *names))
             case _:
-                return await self._answer(functools.partial(self._service.load, *names))
+                return await self._if_match(request, self._service.load)
+
+    async def _if_match(self, request: Request, call: Callable[..., Any]) -> Response:
+        return await self._answer(lambda: call(*_names(request), only=_condition(request)))
 
     async def _rename(self, request: Request) -> Response:
-        return await self._with_body(request, api.RenameTable, self._service.rename)
+        def call(catalog: str, schema: str, table: str, body: api.RenameTable) -> None:
+            self._service.rename(catalog, schema, table, body, _condition(request))
+
+        return await self._with_body(request, api.RenameTable, call)
 
     async def _credentials(self, request: Request) -> Response:
         operation = request.query_params.get("operation")
@@ -280,6 +294,21 @@ def _names(request: Request) -> list[str]:
     return [value for name, value in request.path_params.items() if name in ("catalog", "schema", "table")]
 
 
+def _condition(request: Request) -> str | None:
+    """The id of the table in ``If-Match``, which has it as an entity tag; None without the condition, or for ``*``.
+
+    Raises:
+        ApiError: it has several entity tags, or is none.
+    """
+    text = request.headers.get("if-match", "*").strip()
+    if text == "*":
+        return None
+    found = _ENTITY_TAG.fullmatch(text)
+    if found is None:
+        raise ApiError(400, "BadRequestException", 'If-Match is * or the id of the table: "<id>"')
+    return found.group(1)
+
+
 async def _body(request: Request) -> bytes:
     """The body of a request, bounded in size and in time."""
     too_large = ApiError(413, "BadRequestException", f"a body has at most {_LARGEST_BODY} bytes")
@@ -325,6 +354,9 @@ def _api_error(error: Exception) -> Response:
             return _error(404, "NoSuchTableException", "there is no such table")
         case TableAlreadyExistsError():
             return _error(409, "AlreadyExistsException", "there is a table of this name")
+        case CatalogMismatchError():
+            log.error("%s", redact(str(error)))
+            return _error(409, api.CATALOG_MISMATCH, str(error))
         case InvalidArgumentError():
             return _error(400, "InvalidParameterValueException", str(error))
         case _:

@@ -22,16 +22,23 @@ import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
-from refdelta.catalog.sql import _COMMITS, _TABLES, SqlCatalog
+from refdelta.catalog.sql import _SEALED, _TABLES, SqlCatalog, _is_sealed
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.log.location import open_location
-from refdelta.engine.log.managed_log import STAGED, ManagedStore, Ratified, RatifiedCommit, Refused
+from refdelta.engine.log.managed_log import (
+    STAGED,
+    CatalogReplacedError,
+    ManagedStore,
+    Ratified,
+    RatifiedCommit,
+    Refused,
+)
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.errors import DeltaError, InvalidLogError
-from refdelta_storage import ObjectNotFoundError, StorageError, Store, Unknown
+from refdelta.errors import CatalogMismatchError, DeltaError, InvalidLogError
+from refdelta_storage import Created, ObjectNotFoundError, StorageError, Store, Unknown
 
 REQUIRED = ("catalogManaged", "vacuumProtocolCheck"), ("catalogManaged", "inCommitTimestamp", "vacuumProtocolCheck")
 """The features of readers and of writers that a table of the catalog has."""
@@ -128,12 +135,21 @@ def _folded(version: int, actions: Sequence[AnyAction], before: ServedState | No
 
 @dataclass(frozen=True)
 class Row:
-    """A table as the database knows it."""
+    """A table as the database knows it.
+
+    Attributes:
+        entry: the table.
+        latest: its latest version; -1 while it is being created.
+        published: the version up to which all are known to be published.
+        created_ms: the time of its creation.
+        sealed: whether it is being dropped, so that no commit is ratified any more.
+    """
 
     entry: Entry
     latest: int
     published: int
     created_ms: int
+    sealed: bool = False
 
 
 class ServedCatalog(SqlCatalog):
@@ -158,10 +174,12 @@ class ServedCatalog(SqlCatalog):
         Raises:
             TableAlreadyExistsError: the name is taken.
         """
-        with self.writing(f"create {name}", name) as connection:
-            staged = sa.and_(_TABLES.c.id == table_id, _TABLES.c.latest == -1)
-            moved = connection.execute(sa.update(_TABLES).where(staged).values(name=name, latest=0, published=0))
-        return bool(moved.rowcount == 1)
+        staged = sa.and_(
+            _TABLES.c.id == table_id, _TABLES.c.latest == -1, _TABLES.c.name.startswith(_STAGING, autoescape=True)
+        )
+        change = sa.update(_TABLES).where(staged).values(name=name, latest=0, published=0)
+        entry = Entry(name, "", managed=True, table_id=table_id)
+        return self._change(f"create {name}", entry, [change], lambda row: row is not None and row.name == name)
 
     def row(self, **wanted: str) -> Row | None:
         """A table by its ``name`` or its ``id``; also one that is being created."""
@@ -173,13 +191,31 @@ class ServedCatalog(SqlCatalog):
         if row is None:
             return None
         entry = Entry(row.name, row.location, row.managed, row.id, row.commits)
-        return Row(entry, row.latest, row.published, row.created_ms)
+        latest = _SEALED - row.latest if _is_sealed(row) else row.latest
+        return Row(entry, latest, row.published, row.created_ms, sealed=_is_sealed(row))
 
-    def forget(self, table_id: str) -> bool:
-        """Remove a table by its id; False if there is none."""
-        with self.writing("drop a table") as connection:
-            connection.execute(sa.delete(_COMMITS).where(_COMMITS.c.table_id == table_id))
-            return bool(connection.execute(sa.delete(_TABLES).where(_TABLES.c.id == table_id)).rowcount)
+    def drop(self, entry: Entry) -> None:
+        """Drop a table by its id, with all its commits in its log; also one whose drop did not come to its end.
+
+        Raises:
+            TableNotFoundError: there is none any more.
+            CatalogMismatchError: its folder has other commits than the catalog; it is not dropped.
+            StorageError: the database or the store failed; the drop can be repeated.
+        """
+        store = self.store_of(entry)
+        self._seal(entry)
+        if entry.managed:
+            self._publish_sealed(entry, store)
+        self._drop(entry)
+
+    def rename(self, entry: Entry, new: str) -> None:
+        """Rename a table by its id.
+
+        Raises:
+            TableNotFoundError: its name has another table by now, or none.
+            TableAlreadyExistsError: the new name is taken.
+        """
+        self._rename(entry, new)
 
     def log_of(self, entry: Entry) -> ManagedStore:
         """The log of a catalog-managed table."""
@@ -259,9 +295,11 @@ class DeltaService:
 
     # --- tables ---
 
-    def load(self, *parts: str) -> api.LoadedTable:
+    # ``only`` is the condition ``If-Match`` with the id of the table that a request is for.
+
+    def load(self, *parts: str, only: str | None = None) -> api.LoadedTable:
         """``loadTable``."""
-        return self._loaded(self._row(*parts))
+        return self._loaded(self._row(*parts, only=only))
 
     def exists(self, *parts: str) -> None:
         """``tableExists``: raises if it does not."""
@@ -299,11 +337,14 @@ class DeltaService:
         table_id = request.properties.get(api.TABLE_ID)
         if table_id is None:
             raise invalid(f"the property {api.TABLE_ID} is missing, which the staging table requires")
+        # Before the name: whether it is taken says nothing about a request that was carried out already.
         row = self._catalog.row(id=table_id)
+        if row is not None and row.latest >= 0 and row.entry.name == name:
+            return self._loaded(row)
+        if row is None or not row.entry.name.startswith(_STAGING):
+            raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
         if self._catalog.row(name=name) is not None:
             raise _taken(name)
-        if row is None or row.latest >= 0:
-            raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
         if request.location.rstrip("/") != row.entry.location.rstrip("/"):
             raise invalid("the location is not that of the staging table")
         state = self._version_zero(row.entry)
@@ -329,28 +370,33 @@ class DeltaService:
         except InvalidLogError as error:
             raise invalid(f"version 0 of the table cannot be read: {error}") from error
 
-    def drop(self, *parts: str) -> None:
-        """``deleteTable``: from the catalog. Its files stay, and all its commits are in its log."""
-        row = self._row(*parts)
-        if row.entry.managed:
-            self._held(row.entry).log.publish()
-        if not self._catalog.forget(row.entry.table_id):
-            raise _no_table(".".join(parts))
+    def drop(self, *parts: str, only: str | None = None) -> None:
+        """``deleteTable``: from the catalog. Its files stay, and all its commits are in its log. A table whose drop did
+        not come to its end is loaded as before, so that a client can drop it again.
+        """
+        row = self._row(*parts, only=only)
+        self._catalog.drop(row.entry)
         with self._lock:
             self._tables.pop(row.entry.table_id, None)
 
-    def rename(self, catalog: str, schema: str, table: str, request: api.RenameTable) -> None:
+    def rename(self, catalog: str, schema: str, table: str, request: api.RenameTable, only: str | None = None) -> None:
         """``renameTable``: within its schema."""
-        self._row(catalog, schema, table)
-        self._catalog.rename_table(_full_name(catalog, schema, table), _full_name(catalog, schema, request.new_name))
+        row = self._row(catalog, schema, table, only=only)
+        self._catalog.rename(row.entry, _full_name(catalog, schema, request.new_name))
 
     # --- commits ---
 
     def update(self, catalog: str, schema: str, table: str, request: api.UpdateTable) -> api.LoadedTable:
         """``updateTable``: ratify a commit, or take note of published ones."""
-        row = self._row(catalog, schema, table)
         by_kind = _once(request)
-        etag = _checked_requirements(row, request)
+        try:
+            row = self._row(catalog, schema, table, sealed=False)
+            etag = _checked_requirements(row, request)
+        except ApiError:
+            # A request that comes a second time, when its table was renamed.
+            if (renamed := self._accepted_elsewhere(request, by_kind.get(api.AddCommit))) is not None:
+                return self._loaded(renamed)
+            raise
         if not row.entry.managed:
             raise invalid("the commits of an external table do not go through the catalog")
         self._check_staged(row)
@@ -374,6 +420,14 @@ class DeltaService:
         if backfilled is not None and backfilled.latest_published_version > row.published:
             held.log.ratifier.published(backfilled.latest_published_version)
         return self.load(catalog, schema, table)
+
+    def _accepted_elsewhere(self, request: api.UpdateTable, added: api.AddCommit | None) -> Row | None:
+        """The table that a request names by its id alone, if its commit was ratified before."""
+        wanted = next((one.uuid.lower() for one in request.requirements if isinstance(one, api.AssertTableUuid)), None)
+        row = None if wanted is None else self._catalog.row(id=wanted)
+        if row is None or row.latest < 0 or not row.entry.managed or row.entry.commits == "inline":
+            return None
+        return row if self._was_accepted(row, self._held(row.entry), added) else None
 
     def _was_accepted(self, row: Row, held: _Held, added: api.AddCommit | None) -> bool:
         """Whether the request was carried out before: then it is nothing new, whatever else it requires."""
@@ -406,7 +460,7 @@ class DeltaService:
             after = _next_state(before, commit, actions, row.entry.table_id)
             _check_changes(changes, after)
             proposed = RatifiedCommit(commit.version, commit.file_size, commit.timestamp, commit.file_name)
-            outcome = held.log.ratifier.propose(proposed)
+            outcome = self._ratify(held, proposed)
             if isinstance(outcome, Unknown):
                 raise ApiError(500, "CommitStateUnknownException", "the database gave no answer to the commit")
             if isinstance(outcome, Refused):
@@ -414,6 +468,14 @@ class DeltaService:
                     return
                 raise _conflict(commit.version, held.log.ask().latest)
             held.state = after
+
+    @staticmethod
+    def _ratify(held: _Held, proposed: RatifiedCommit) -> Created | Refused | Unknown:
+        try:
+            return held.log.ratifier.propose(proposed)
+        except CatalogReplacedError:
+            held.log.ask()  # compares the database with the folder
+            return held.log.ratifier.propose(proposed)
 
     def _is_next(self, held: _Held, commit: api.ApiCommit, published: int) -> bool:
         """Whether the commit is for the next version; False if it was ratified before."""
@@ -466,20 +528,26 @@ class DeltaService:
         answer = held.log.ask()
         if version > answer.latest:
             raise invalid(f"version {version} is not ratified: the latest is {answer.latest}")
-        sizes = {one.version: one.size for one in answer.commits if one.version <= version}
-        if not sizes:
+        wanted = {one.version: one for one in answer.commits if one.version <= version}
+        if not wanted:
             return
-        after = commit_key(min(sizes) - 1)
-        for info in held.log.inner.list(f"{LOG}/", after=after):
+        there = set()
+        for info in held.log.inner.list(f"{LOG}/", after=commit_key(min(wanted) - 1)):
             name = parse_log_name(info.key)
-            if name is None or name.kind != "commit":
-                continue
-            if sizes.get(name.version) == info.size:
-                del sizes[name.version]
-            if not sizes or name.version >= version:
-                break
-        if sizes:
-            raise invalid(f"version {min(sizes)} is not published: its file is not in the log of {row.entry.name}")
+            if name is not None and name.kind == "commit":
+                there.add(name.version)
+                if name.version >= version:
+                    break
+        for number, commit in sorted(wanted.items()):
+            if number not in there:
+                message = f"version {number} is not published: its file is not in the log of {row.entry.name}"
+                raise invalid(message)
+            if not held.log.is_published(commit):
+                raise CatalogMismatchError(
+                    f"{held.log.ratifier.name} does not agree with the folder {held.log.uri}: {commit_key(number)} is "
+                    "not the commit that the catalog has ratified as this version. refdelta catalog adopt NAME goes on "
+                    "with what the folder has"
+                )
 
     # --- the state of a table ---
 
@@ -558,11 +626,15 @@ class DeltaService:
             message = "the catalog holds the commits of this table inline, and Unity Catalog's API has staged ones only"
             raise ApiError(400, "UnsupportedTableFormatException", message)
 
-    def _row(self, *parts: str) -> Row:
+    def _row(self, *parts: str, only: str | None = None, sealed: bool = True) -> Row:
         name = _full_name(*parts)
-        row = self._catalog.row(name=name)
+        row = self._catalog.row(name=name) if only is None else self._catalog.row(id=only)
         if row is None or row.latest < 0:
             raise _no_table(name)
+        if row.sealed and not sealed:
+            raise ApiError(404, "NoSuchTableException", f"the table {name} is being dropped")
+        if row.entry.name != name:
+            raise ApiError(412, api.PRECONDITION_FAILED, f"the table with the id {only} is not {name}")
         return row
 
     # --- credentials, metrics, configuration, names ---

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
@@ -28,6 +28,7 @@ from refdelta.engine.log.location import open_location
 from refdelta.engine.log.managed_log import FEATURE, ManagedStore, Ratified, RatifiedCommit, Refused
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
+    CatalogMismatchError,
     DeltaError,
     InvalidArgumentError,
     TableAlreadyExistsError,
@@ -195,11 +196,98 @@ class UnityCatalog(Catalog):
         if old[:2] != wanted[:2]:
             raise InvalidArgumentError("Unity Catalog renames tables within their schema only")
         with store_errors(f"rename {name}"):
-            self._negotiate(old[0])
+            entry = self._entry(name)
+            request = api.RenameTable(new_name=wanted[2])
+            self._change(entry, "POST", f"{_table(old)}/rename", request, new)
+
+    def _change(self, entry: Entry, method: str, path: str, body: api.Wire | None = None, new: str = "") -> None:
+        """Drop a table, or rename it, under the condition that its name still has its id.
+
+        A request that fails without certainty is sent again only after the table was looked for: at servers that know
+        the condition ``If-Match`` it never changes another table that took the name, also where it arrives late or
+        twice; at others the id is compared just before.
+
+        Args:
+            entry: the table.
+            method: the method of the request.
+            path: its path.
+            body: its body.
+            new: the new name of the table; empty where it is dropped.
+
+        Raises:
+            TableNotFoundError: its name has another table, or none, and not by this request.
+            TableAlreadyExistsError: the new name is taken.
+            StorageError: the server refused, or it is not known whether the change was carried out.
+        """
+        what = f"rename {entry.name} to {new}" if new else f"drop {entry.name}"
+        condition: str | None = entry.table_id
+        lost: RequestError | None = None
+        for number in range(1, _TRIES + 1):
             try:
-                self.connection.send("POST", f"{_table(old)}/rename", NoneType, api.RenameTable(new_name=wanted[2]))
+                self.connection.send(method, path, NoneType, body, match=condition)
             except RequestError as error:
-                self._raise(error, name, new)
+                last = error
+                lost = lost or (None if error.certain else error)
+            else:
+                return
+            try:
+                place = self._place(entry.name, entry)
+                if place == "here":
+                    self._check_repeatable(last, entry, new)
+                elif (place == "gone") if not new else self._place(new, entry) == "here":
+                    return
+            except (StorageError, TableAlreadyExistsError) as error:
+                if lost is None:
+                    raise
+                raise self._unknown(what, entry, error) from error
+            if place != "here":
+                before = f"; it is not known whether it was {new} before" if new else ""
+                raise TableNotFoundError(f"{self._gone(entry)}: another program has renamed or dropped it{before}")
+            if last.status == 412 and last.kind != api.PRECONDITION_FAILED:
+                condition = None  # the server has entity tags of its own
+            pause(last, number)
+        raise last if lost is None else self._unknown(what, entry, lost)
+
+    def _check_repeatable(self, error: RequestError, entry: Entry, new: str) -> None:
+        """Raise the error of a request that need not be sent again: its table is there, under the old name."""
+        if not (error.passing or error.status in (404, 412)):
+            self._raise(error, entry.name, new or entry.name)
+
+    def _place(self, name: str, entry: Entry) -> Literal["here", "moved", "gone"]:
+        """Look for the table under a name: ``moved`` if the server has it under another name, ``gone`` if it has none
+        with this id. A server that does not know the condition ``If-Match`` answers ``gone`` in both cases.
+
+        Raises:
+            RequestError: the server refused, or gave no answer.
+        """
+        try:
+            found = self.connection.get(_table(_parts(name)), api.LoadedTable, match=entry.table_id)
+        except RequestError as error:
+            if error.kind == api.PRECONDITION_FAILED:
+                return "moved"
+            if error.status not in (404, 412):
+                raise
+            if error.status == 404 or not self._has(name, entry):
+                return "gone"
+            return "here"
+        return "here" if found.metadata.table_uuid == entry.table_id else "gone"
+
+    def _has(self, name: str, entry: Entry) -> bool:
+        try:
+            return self.load(name).metadata.table_uuid == entry.table_id
+        except RequestError as error:
+            if error.status != 404:
+                raise
+            return False
+
+    def _unknown(self, what: str, entry: Entry, error: Exception) -> StorageError:
+        return StorageError(
+            f"{self.name} gave no answer: it is not known whether this was carried out: {what} (the table with the id "
+            f"{entry.table_id}): {error}"
+        )
+
+    def _gone(self, entry: Entry) -> str:
+        return f"the catalog {self.name} has no table {entry.name} with the id {entry.table_id} any more"
 
     # --- for the base ---
 
@@ -257,15 +345,25 @@ class UnityCatalog(Catalog):
         try:
             self.connection.repeat("POST", path, api.LoadedTable, request)
         except RequestError as error:
-            # The reply to an attempt may have been lost, or a gateway have sent it twice.
-            if (error.certain and error.status != 409) or not self._is(entry):
-                self._raise(error, entry.name, entry.name)
+            self._check_created(entry, error)
 
-    def _is(self, entry: Entry) -> bool:
+    def _check_created(self, entry: Entry, error: RequestError) -> None:
+        """Raise the error of a creation, unless the table was created: the reply to an attempt may have been lost, or a
+        gateway have sent it twice.
+        """
+        what = f"create {entry.name}"
         try:
-            return self.load(entry.name).metadata.table_uuid == entry.table_id
-        except RequestError:
-            return False
+            place = self._place(entry.name, entry)
+        except StorageError as second:
+            if error.certain:
+                raise error from second
+            raise self._unknown(what, entry, second) from second
+        # A table that has been renamed since was created.
+        if place == "gone":
+            # Without the staging table, a request sent twice may have created it, and another program dropped it.
+            if error.certain and error.status != 404:
+                self._raise(error, entry.name, entry.name)
+            raise self._unknown(what, entry, error) from error
 
     def _release(self, entry: Entry) -> None:
         """A staging table has no name, and the server forgets it."""
@@ -294,12 +392,15 @@ class UnityCatalog(Catalog):
         return self.connection.get(_table(_parts(name)), api.LoadedTable)
 
     def _drop(self, entry: Entry) -> None:
-        try:
-            self.connection.repeat("DELETE", _table(_parts(entry.name)), NoneType)
-        except RequestError as error:
-            # Deleted by an attempt whose reply was lost.
-            if error.status != 404 or error.certain:
-                self._raise(error, entry.name, entry.name)
+        """Publish, then DELETE: a server that is no ``refdelta serve`` may not publish."""
+        match self._place(entry.name, entry):
+            case "gone":
+                return
+            case "moved":
+                raise TableNotFoundError(f"{self._gone(entry)}: another program has renamed it")
+        if entry.managed:
+            self._managed(entry, self._store(entry)).publish()
+        self._change(entry, "DELETE", _table(_parts(entry.name)))
 
     def _seal(self, entry: Entry, *, purge: bool) -> bool:  # noqa: ARG002 - the server publishes and drops in one request
         return False
@@ -376,6 +477,8 @@ class UnityCatalog(Catalog):
         self._negotiated.add(catalog)
 
     def _raise(self, error: RequestError, name: str, new: str) -> NoReturn:
+        if error.kind == api.CATALOG_MISMATCH:
+            raise CatalogMismatchError(str(error)) from error
         if error.kind in ("NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"):
             raise self._not_found(name) from error
         if error.kind == "AlreadyExistsException":
@@ -394,6 +497,10 @@ class UnityCatalog(Catalog):
 
 def _opened(url: str, token: Token, options: dict[str, str], allow_http: bool) -> UnityCatalog:
     return UnityCatalog(url, token, options, allow_http=allow_http)
+
+
+class _GoneError(StorageError):
+    """Internal: the table's name has no table any more, or another one."""
 
 
 @dataclass
@@ -430,6 +537,8 @@ class UnityRatifier:
         try:
             loaded = self.catalog.load(self.entry.name)
         except RequestError as error:
+            if error.kind == api.CATALOG_MISMATCH:
+                raise CatalogMismatchError(str(error)) from error
             if error.status == 404 and isinstance(self.entry, _Staging) and not self._registered:
                 return Ratified(-1)
             if error.status == 404:
@@ -453,11 +562,17 @@ class UnityRatifier:
             ),
         )
 
+    def _is_published(self, commit: RatifiedCommit) -> bool:
+        try:
+            return self.store.get(commit_key(commit.version)) == commit.data
+        except StorageError:
+            return False
+
     def confirm(self, session: str) -> None:
         """Nothing: the server compares its database with the folder."""
 
     def _gone(self) -> StorageError:
-        return StorageError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")
+        return _GoneError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")
 
     def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
         """Send the commit; after a conflict or a lost reply, load the table to see whose version it is."""
@@ -475,6 +590,13 @@ class UnityRatifier:
                     return outcome
                 if number == _TRIES:
                     raise last
+            except _GoneError as error:
+                # Dropping it published its commits. Without a lost reply, too: a gateway may have sent it twice.
+                if self._is_published(commit):
+                    return Created()
+                if lost is None:
+                    raise
+                return Unknown(error)
             except StorageError:
                 if lost is None:
                     raise
@@ -495,6 +617,8 @@ class UnityRatifier:
         if error.kind == "ResourceExhaustedException":
             self._publish()
             error.retry_after = None  # that was the reason to wait
+        elif error.kind == api.CATALOG_MISMATCH:
+            raise CatalogMismatchError(str(error)) from error
         elif error.status == 404:
             raise self._gone() from error
         elif error.status != 409 and not error.passing:
@@ -544,7 +668,12 @@ class UnityRatifier:
             requirements=[api.AssertTableUuid(uuid=self.entry.table_id)],
             updates=[api.SetLatestBackfilledVersion(latest_published_version=version)],
         )
-        self.catalog.connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+        try:
+            self.catalog.connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+        except RequestError as error:
+            if error.kind == api.CATALOG_MISMATCH:
+                raise CatalogMismatchError(str(error)) from error
+            raise
 
 
 class _Lease:

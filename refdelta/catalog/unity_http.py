@@ -125,8 +125,8 @@ class Connection:
         if self._pool.process == os.getpid():
             self._pool.manager.clear()
 
-    def get(self, path: str, kind: type[_T], query: Mapping[str, str] | None = None) -> _T:
-        """Read something. A failure that may pass is tried again.
+    def get(self, path: str, kind: type[_T], query: Mapping[str, str] | None = None, match: str | None = None) -> _T:
+        """Read something. A failure that may pass is tried again. The arguments are those of :meth:`send`.
 
         Raises:
             RequestError: the server refused, or gave no answer.
@@ -134,7 +134,7 @@ class Connection:
 
         def attempt() -> _T:
             try:
-                return self.send("GET", path, kind, query=query)
+                return self.send("GET", path, kind, query=query, match=match)
             except RequestError as error:
                 error.certain = True  # it had no effect, whether it arrived or not
                 raise
@@ -177,6 +177,7 @@ class Connection:
         kind: type[_T],
         body: api.Wire | None = None,
         query: Mapping[str, str] | None = None,
+        match: str | None = None,
     ) -> _T:
         """Send one request, once.
 
@@ -186,6 +187,7 @@ class Connection:
             kind: the type of the reply; ``NoneType`` if it has no body.
             body: the body.
             query: the parameters.
+            match: the id of the table that the request is for, as the condition ``If-Match``; None without a condition.
 
         Raises:
             RequestError: the server refused, or gave no answer.
@@ -195,6 +197,8 @@ class Connection:
         headers = {"Accept": "application/json"}
         if secret is not None:
             headers["Authorization"] = f"Bearer {secret}"
+        if match is not None:
+            headers["If-Match"] = f'"{match}"'
         data = None
         if body is not None:
             headers["Content-Type"] = "application/json"

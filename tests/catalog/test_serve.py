@@ -53,7 +53,12 @@ def unchanged(served):
         with SqlCatalog(served.database) as behind:
             names = behind.tables()
             ratified = behind.table("main.sales.orders").store.ask()
-        return names, ratified, [info.key for info in served.table.store.inner.list("_delta_log/0")]
+        return (
+            names,
+            ratified.latest,
+            ratified.commits,
+            [info.key for info in served.table.store.inner.list("_delta_log/0")],
+        )
 
     before = seen()
     yield
@@ -330,13 +335,26 @@ def test_a_commit_that_is_not_published_is_not_forgotten(tmp_path, monkeypatch):
         for row in range(3):
             write_deltalake(table, pa.table({"id": [row]}, SCHEMA), mode="append")
         table.store.publish(1)
-        # A file that is there, and is not the commit.
-        table.store.inner.put("_delta_log/00000000000000000002.json", b"{}")
-        for version in (2, 3, 4, 100):
+        # A file that is there, has the right size, and is not the commit.
+        content = table.store.get("_delta_log/00000000000000000002.json")
+        other = content.replace(b"WRITE", b"WRONG")
+        table.store.inner.put("_delta_log/00000000000000000002.json", other)
+        for version, status, kind in [
+            (2, 409, "CatalogMismatchException"),
+            (3, 409, "CatalogMismatchException"),
+            (100, 400, "InvalidParameterValueException"),
+        ]:
             backfilled = {"action": "set-latest-backfilled-version", "latest-published-version": version}
-            kind = refused(served, 400, "POST", HERE, updating(served, backfilled))
-            assert kind == "InvalidParameterValueException"
-        assert [one.version for one in table.store.unpublished()] == [2, 3]
+            assert refused(served, status, "POST", HERE, updating(served, backfilled)) == kind
+        with SqlCatalog(served.database) as behind:
+            ratifier = behind._ratifier(behind._entry("main.sales.orders"))
+            assert [one.version for one in ratifier.ratified().commits] == [2, 3]
+        with pytest.raises(errors.CatalogMismatchError, match="version 2"):
+            catalog.table("main.sales.orders").count()
+        table.store.inner.put("_delta_log/00000000000000000002.json", content)
+        backfilled["latest-published-version"] = 3
+        kind = refused(served, 400, "POST", HERE, updating(served, backfilled))
+        assert kind == "InvalidParameterValueException"
         assert catalog.table("main.sales.orders").count() == 3
         backfilled["latest-published-version"] = 0
         assert served.request("POST", HERE, updating(served, backfilled))[0] == 200
@@ -454,7 +472,10 @@ def test_a_creation_by_hand(served):
     assert served.request("GET", path)[2] == {"storage-credentials": []}
     status, _, found = served.request("POST", f"{place}/tables", request)
     assert (status, found["latest-table-version"], found["commits"]) == (200, 0, [])
-    assert refused(served, 409, "POST", f"{place}/tables", request) == "AlreadyExistsException"
+    again, _, same = served.request("POST", f"{place}/tables", request)
+    assert (again, same) == (200, found), "a creation that is sent twice is one"
+    other = {**request, "name": "other"}
+    assert refused(served, 404, "POST", f"{place}/tables", other) == "NoSuchTableException"
     assert refused(served, 404, "GET", path) == "NoSuchTableException"
     with UnityCatalog(served.url, TOKEN) as catalog:
         write_deltalake(catalog.table("main.by_hand.new"), pa.table({"id": [1]}, SCHEMA), mode="append")

@@ -1,4 +1,5 @@
-"""Kill writers, maintainers and publishers of catalog-managed tables, and restart PostgreSQL under their load:
+"""Kill writers, maintainers and publishers of catalog-managed tables, and restart PostgreSQL under their load; then
+programs that drop and recreate tables of one name, and databases that are restored from copies (:mod:`kills.lives`):
 ``python -m kills.catalogs [KILLS] [SEED]``, or ``make kills-catalogs``.
 
 What is ratified is read from the tables of the database and what is published from the folder, both without the engine.
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kills.campaign import LAYOUTS, Campaign, _user_metadata
+from kills.lives import Lives, Restores
 from kills.places import CatalogPlace
 from kills.steps import SCHEMA, maintain, rows
 from refdelta import write_deltalake
@@ -132,6 +135,8 @@ def main(kills: int = KILLS, seed: int = SEED) -> None:
                     f"{one.restarts} restarts, {len(one.log)} versions, {time.monotonic() - started:.1f} s",
                     flush=True,
                 )
+            lives = list(_lives(Path(folder), kills // 6, seed, server))
+            restores = list(_restores(Path(folder), max(kills // 100, 1), seed, server))
     finally:
         server.stop()
     killed = sum((one.killed for one in done), Counter())
@@ -141,6 +146,43 @@ def main(kills: int = KILLS, seed: int = SEED) -> None:
         f"{sum(one.committed for one in done)} commits acknowledged, all there; of those not acknowledged "
         f"{sum(one.whole for one in done)} there, whole; {time.monotonic() - began:.0f} s, seed {seed}"
     )
+    did = sum((one.did for one in lives), Counter())
+    print(
+        f"two programs, two names: {sum(one.killed for one in lives)} processes killed; acknowledged: "
+        f"{', '.join(f'{count} {what}' for what, count in did.most_common())}; no table of the other touched"
+    )
+    print(
+        f"{sum(one.restored for one in restores)} databases restored from copies under load: "
+        f"{sum(one.noticed for one in restores)} commits refused, {sum(one.adopted for one in restores)} adopted; of "
+        f"{sum(one.acknowledged for one in restores)} acknowledged commits "
+        f"{sum(one.with_the_database for one in restores)} were in the lost database only, all others are there; "
+        f"{time.monotonic() - began:.0f} s"
+    )
+
+
+def _lives(folder: Path, kills: int, seed: int, server: PostgresServer) -> Iterator[Lives]:
+    for number, database in enumerate(_DATABASES):
+        own = folder / f"lives-{database}"
+        own.mkdir()
+        url = f"sqlite:///{own}/catalog.db" if database == "sqlite" else server.database()
+        one = Lives(url, own / "tables", seed + number).run(kills)
+        one.finish()
+        print(
+            f"{database:8} two programs, seed {one.seed}: {one.killed} killed, {one.did.total()} statements", flush=True
+        )
+        yield one
+
+
+def _restores(folder: Path, times: int, seed: int, server: PostgresServer) -> Iterator[Restores]:
+    for number, (database, commits) in enumerate(itertools.product(_DATABASES, ("staged", "inline"))):
+        own = folder / f"restores-{database}-{commits}"
+        one = Restores(own, commits, seed + number, None if database == "sqlite" else server).run(times)
+        print(
+            f"{database:8} {commits:6} restored {one.restored} times, seed {one.seed}: "
+            f"{one.acknowledged} acknowledged, {one.noticed} refused, {one.adopted} adopted",
+            flush=True,
+        )
+        yield one
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from kills.catalogs import campaign
+from kills.lives import Lives, Restores
 
 
 @pytest.mark.tier("test")
@@ -26,3 +27,25 @@ def test_kills_and_restarts_of_postgresql(fresh_path, postgres_server, commits):
     done.finish()
     assert done.killed.total() == 8
     assert done.restarts > 0
+
+
+@pytest.mark.tier("all")
+@pytest.mark.every_day
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_two_programs_drop_and_recreate_tables_of_one_name(fresh_path, database, request):
+    folder = fresh_path()
+    folder.mkdir()
+    server = request.getfixturevalue("postgres_server") if database == "postgres" else None
+    done = Lives(server.database() if server else f"sqlite:///{folder}/catalog.db", folder / "tables", 20261125).run(8)
+    done.finish()
+    assert done.killed == 8
+
+
+@pytest.mark.tier("all")
+@pytest.mark.every_day
+@pytest.mark.parametrize("commits", ["staged", "inline"])
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_database_that_is_restored_under_load_is_adopted(fresh_path, database, commits, request):
+    server = request.getfixturevalue("postgres_server") if database == "postgres" else None
+    done = Restores(fresh_path(), commits, 20261125, server).run(1)
+    assert done.restored == 1
