@@ -85,11 +85,14 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
         since_ms: VACUUMs that began until then, and those that cannot delete files which became unreferenced later, may
             be left out. A recent time makes the look at the log short.
     """
-    now, oldest_ms = now_ms(), since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]
+    now, known = now_ms(), snapshot.newest_checkpoint
+    oldest_ms = max(since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote], now - LONGEST_MS)
+    # Otherwise each of many commits of old files would look at all commits of a day.
+    seen_to = known.without_vacuum[0] if known.without_vacuum[1] <= oldest_ms else -1
     read: list[tuple[int, int, dict[str, Any]]] = []
     named, unnamed, uncertain = set[int](), False, False
     for version, time_ms, look in _newest_first(snapshot):
-        early = time_ms < max(oldest_ms, now - LONGEST_MS)
+        early = version <= seen_to or time_ms < oldest_ms
         if time_ms < now - 2 * LONGEST_MS or (early and not uncertain):
             break
         info = look()
@@ -101,6 +104,8 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
         elif info.get("operation") == VACUUM_START and version not in named:
             # Of several STARTs before an END without names it is not known which one it ends.
             uncertain = uncertain or (unnamed and since_ms <= deletes_before(info, time_ms))
+    if not any(info for _, _, info in read):
+        known.without_vacuum = snapshot.version, oldest_ms
     return in_progress(reversed(read), now)
 
 

@@ -36,11 +36,14 @@ class NewestCheckpoint:
         files: the checkpoint; None if it is that of the snapshot's own listing.
         layout: its sidecars, if they are known to list the first rows of the snapshot's files.
         asked: the last version for which a checkpoint was due and somebody took care of it.
+        without_vacuum: a version and a time in milliseconds since 1970: none of the commits from this time up to this
+            version is of a VACUUM.
     """
 
-    __slots__ = ("asked", "files", "layout")
+    __slots__ = ("asked", "files", "layout", "without_vacuum")
 
     def __init__(self, layout: Layout | None = None) -> None:
         self.files: CheckpointFiles | None = None
         self.layout = layout
         self.asked = -1
+        self.without_vacuum = (-1, 0)
