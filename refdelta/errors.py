@@ -226,7 +226,17 @@ class StoreError(DeltaError, OSError):
 
 
 class CatalogMismatchError(StoreError):
-    """A catalog and the folder of its table have different versions: one of them was restored from an older copy."""
+    """A catalog and the folder of its table have different versions: one of them was restored from an older copy.
+
+    Attributes:
+        kind: ``older catalog``: the folder has published versions that the catalog does not know; ``older folder``:
+            versions that the catalog has are not in the folder; ``other content``: a version is another commit in the
+            catalog than in the folder, or than it was before.
+    """
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class NotEnoughMemoryError(DeltaError, MemoryError):

@@ -16,6 +16,7 @@ from refdelta.engine.log.managed_log import TABLE_ID, ManagedStore, Ratified, Ra
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CatalogMismatchError,
+    DeltaError,
     InvalidArgumentError,
     StoreError,
     TableAlreadyExistsError,
@@ -317,7 +318,7 @@ class Catalog(abc.ABC):
             entry = self._entry(checked_name(name), staging=True)
             store = self._store(entry)
             background.settle(store.uri)
-            sealed = self._seal(entry)
+            sealed = self._seal(entry, purge=purge)
             if not purge:
                 if entry.managed and sealed:
                     self._publish_sealed(entry, store)
@@ -333,8 +334,8 @@ class Catalog(abc.ABC):
     def adopt(self, name: str, *, discard: bool = False) -> Adoption:
         """Take over the versions that a table's folder has, after its catalog or its folder was restored from a copy.
 
-        The folder decides about the versions that it has published: they become versions of the catalog. What the
-        catalog holds beyond stays, if it follows on them. A version of which the catalog has another commit than the
+        The folder decides about the versions that it has published: they become versions of the catalog. Later commits
+        that the catalog holds stay, if they follow on these. A version of which the catalog has another commit than the
         folder, or which is nowhere any more, is dropped, but only with ``discard``. The contents of dropped commits are
         set aside as files below ``_delta_log/_staged_commits``.
 
@@ -379,11 +380,13 @@ class Catalog(abc.ABC):
                     raise CatalogMismatchError(
                         f"{ratifier.name} would lose the versions {[*plan.dropped[:20]]}: its latest is {seen.latest}, "
                         f"and the folder {store.uri} has published those up to {plan.published}. discard=True, or "
-                        "--discard, drops them, and sets their commits aside"
+                        "--discard, drops them, and sets their commits aside",
+                        "other content",
                     )
                 if not plan.adopted and not plan.dropped:
                     prepare_adoption(log, plan)
-                    self._unseal(entry)
+                    if not self._unseal(entry):
+                        raise StorageError("its files are being deleted; drop_table(name, purge=True) ends that")
                     return Adoption(name, seen.latest, seen.latest)
                 saved = prepare_adoption(log, plan)
                 if self._set_versions(entry, seen, plan.latest, plan.published, drops=bool(plan.dropped)):
@@ -393,9 +396,13 @@ class Catalog(abc.ABC):
     def _publish_sealed(self, entry: Entry, store: Store) -> None:
         try:
             self._managed(entry, store).publish()
-        except BaseException:
-            self._unseal(entry)
-            raise
+        except (StorageError, DeltaError) as error:
+            if self._unseal(entry):
+                raise
+            raise TableNotFoundError(
+                f"the catalog {self.name} has no table {entry.name} any more: another program drops it, or deletes its "
+                "files; purge=True ends a purge that did not come to its end"
+            ) from error
 
     @property
     @abc.abstractmethod
@@ -450,18 +457,26 @@ class Catalog(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _seal(self, entry: Entry) -> bool:
+    def _seal(self, entry: Entry, *, purge: bool) -> bool:
         """Ratify no commit of this table any more, and show it to no reader: it is about to be dropped. The answers of
         its ratifier stay the same, so what was ratified before can be published. A table that is sealed stays so.
         Raises ``TableNotFoundError`` if it is gone.
+
+        Args:
+            entry: the table.
+            purge: whether its files are deleted, too; then it cannot be unsealed.
 
         Returns:
             False, and nothing is changed, if :meth:`_drop` itself publishes all commits and drops the table.
         """
 
     @abc.abstractmethod
-    def _unseal(self, entry: Entry) -> None:
-        """Make a sealed table what it was before; nothing if it is gone, or not sealed."""
+    def _unseal(self, entry: Entry) -> bool:
+        """Make a sealed table what it was before, unless its files are being deleted.
+
+        Returns:
+            Whether there is the table, and it is not sealed.
+        """
 
     @abc.abstractmethod
     def _drop(self, entry: Entry) -> None:

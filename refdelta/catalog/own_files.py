@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.actions import Metadata
@@ -12,9 +13,11 @@ from refdelta.engine.log.managed_log import TABLE_ID
 from refdelta.engine.log.references import referenced_keys, removals
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import DeltaError
-from refdelta_storage import ObjectNotFoundError
+from refdelta_storage import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
     from refdelta_storage import Store
@@ -41,15 +44,16 @@ def delete_own_files(store: Store, folder: Store, table_id: str) -> None:
         table_id: its id in its catalog. If the log in the folder names another one, nothing is deleted.
 
     Raises:
-        StorageError: the store failed; what was deleted stays deleted. It can be called again.
+        StorageError: the store failed, or the log cannot be read; what was deleted stays deleted. It can be called
+            again.
     """
     listed = [info.key for info in folder.list()]
     roots = tuple({f"{found.group(1)}/" for key in listed if (found := _OTHER_TABLE.match(key)) is not None})
     own = [key for key in listed if not key.startswith(roots)]
     log = sorted((key for key in own if key.startswith(f"{LOG}/")), reverse=True)
     commits = [key for key in log if (name := parse_log_name(key)) is not None and name.kind == "commit"]
-    named, found_id = _read(store)
-    if found_id is not None and found_id != table_id:
+    named, configuration = _read(store, folder, commits[::-1])
+    if any(configuration.get(name, table_id) != table_id for name in _IDS):
         return
     data = [key for key in own if not key.startswith(f"{LOG}/") and (key in named or _GIVEN.search(key))]
     data += [info.key for info in folder.leftovers() if not info.key.startswith(roots)]
@@ -68,16 +72,30 @@ def delete_own_files(store: Store, folder: Store, table_id: str) -> None:
         folder.delete(keys)
 
 
-def _read(store: Store) -> tuple[frozenset[str], str | None]:
-    """The keys of the files that the log names, and the id of the table in its catalog, as far as they can be read."""
+def _read(store: Store, folder: Store, commits: list[str]) -> tuple[frozenset[str], Mapping[str, str]]:
+    """The keys of the files that the log names, and the properties of the table in the folder.
+
+    Where the log cannot be read as that of this table, no names are known, and the properties are those of the oldest
+    commit that has some. Raises ``StorageError`` if there is none: the table may be another one.
+    """
     try:
         snapshot = load_snapshot(store)
-        configuration = snapshot.metadata.configuration or {}
         tables = (snapshot.files, snapshot.tombstones(), removals(store))
-        keys = {key for table in tables for key in _keys(table, store.uri)}
-    except DeltaError:  # a log that is broken must not keep its table from being dropped
-        return frozenset(), None
-    return frozenset(keys), next((configuration[name] for name in _IDS if configuration.get(name)), None)
+        keys = frozenset(key for table in tables for key in _keys(table, store.uri))
+        return keys, _strings(snapshot.metadata)
+    except DeltaError as error:
+        if not commits:
+            return frozenset(), {}
+        for key in commits:
+            with suppress(DeltaError, ObjectNotFoundError):
+                for action in decode_commit(folder.get(key), key):
+                    if isinstance(action, Metadata):
+                        return frozenset(), _strings(action)
+        raise StorageError(f"the log in {folder.uri} cannot be read, so it may be that of another table") from error
+
+
+def _strings(metadata: Metadata) -> Mapping[str, str]:
+    return metadata.configuration or {}
 
 
 def _keys(entries: pa.Table, uri: str) -> list[str]:
@@ -90,7 +108,7 @@ def discard_creation(folder: Store, metadata_id: str) -> None:
 
     Args:
         folder: the store of its folder.
-        metadata_id: the id in its metadata, by which it is told from the version 0 of another table.
+        metadata_id: the id in its metadata, which the version 0 of another table does not have.
 
     Raises:
         StorageError: the store failed.

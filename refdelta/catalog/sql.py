@@ -42,6 +42,7 @@ _WINNERS = 100
 _SCHEMA_LOCK = 7_360_142_901_245_001
 _CREATING = -1
 _SEALED = -3
+_PURGED = -(10**15)
 _TRIES = 3
 
 _META = sa.MetaData()
@@ -54,7 +55,8 @@ _TABLES = sa.Table(
     sa.Column("location", sa.Text, nullable=False),
     sa.Column("managed", sa.Boolean, nullable=False),
     sa.Column("commits", sa.String(16), nullable=False),
-    # -1 while version 0 is being written; of a table that is being dropped, _SEALED - latest.
+    # -1 while version 0 is being written; of a table that is being dropped, _SEALED - latest; if its files
+    # are being deleted, _PURGED - latest.
     sa.Column("latest", sa.BigInteger, nullable=False),
     sa.Column("published", sa.BigInteger, nullable=False),
     # The time of its creation, or of the last adoption that dropped versions: handles of before have another history.
@@ -276,20 +278,34 @@ class SqlCatalog(Catalog):
             raise not_found(name, self.name, self._names())
         return Entry(row.name, row.location, row.managed, row.id, row.commits)
 
-    def _seal(self, entry: Entry) -> bool:
-        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest > _SEALED + 1)
-        change = change.values(latest=_SEALED - _TABLES.c.latest)
-        if not self._change(f"drop {entry.name}", entry, [change], _is_sealed) and not _is_sealed(self._by_id(entry)):
+    def _seal(self, entry: Entry, *, purge: bool) -> bool:
+        latest = _TABLES.c.latest
+        change = sa.update(_TABLES).where(
+            _TABLES.c.id == entry.table_id, latest > (_PURGED if purge else _SEALED) - _CREATING
+        )
+        sealed: sa.ColumnElement[int]
+        if purge:
+            sealed = sa.case((latest >= _CREATING, _PURGED - latest), else_=_PURGED - _SEALED + latest)
+        else:
+            sealed = _SEALED - latest
+        if not self._change(f"drop {entry.name}", entry, [change.values(latest=sealed)], _is_sealed) and not _is_sealed(
+            self._by_id(entry)
+        ):
             raise self._gone(entry)
         return True
 
-    def _unseal(self, entry: Entry) -> None:
-        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED + 1)
-        change = change.values(latest=_SEALED - _TABLES.c.latest)
-        self._change(f"drop {entry.name}", entry, [change], lambda row: not _is_sealed(row))
+    def _unseal(self, entry: Entry) -> bool:
+        latest = _TABLES.c.latest
+        change = sa.update(_TABLES).where(
+            _TABLES.c.id == entry.table_id, latest <= _SEALED - _CREATING, latest > _PURGED - _CREATING
+        )
+        change = change.values(latest=_SEALED - latest)
+        self._change(f"drop {entry.name}", entry, [change], lambda row: row is not None and not _is_sealed(row))
+        row = self._by_id(entry)
+        return row is not None and not _is_sealed(row)
 
     def _drop(self, entry: Entry) -> None:
-        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED + 1)
+        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED - _CREATING)
         held = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id)
         dropped = self._change(f"drop {entry.name}", entry, [change, held], lambda row: row is None)
         if not dropped and self._by_id(entry) is not None:
@@ -476,9 +492,9 @@ class SqlRatifier:
         if not rows:
             raise StorageError(f"the catalog {self._catalog.name} has no table {self._entry.name} any more")
         latest = rows[0].latest
-        self._sealed = latest <= _SEALED + 1
+        self._sealed = latest < _CREATING
         if self._sealed:
-            latest = _SEALED - latest
+            latest = (_PURGED if latest <= _PURGED - _CREATING else _SEALED) - latest
         return Ratified(
             latest,
             tuple(map(_commit, (row for row in rows if row.version is not None))),
@@ -595,7 +611,7 @@ _SESSION = "refdelta_session"
 
 
 class _Session:
-    """The database to which connections are open, as far as it can be told from another one in its place.
+    """The database to which connections are open. Another one in its place has another session.
 
     Attributes:
         name: a name that no other one has.
@@ -635,11 +651,10 @@ def _identity_of_file(path: str) -> str:
 
 
 def _identity_of_server(connection: Any) -> str:
-    """The start of the server, and the numbers of the database and of the catalog's table in it."""
+    """The start of the server, and the number of the database in it."""
     cursor = connection.cursor()
     cursor.execute(
-        "SELECT pg_postmaster_start_time()::text, to_regclass('refdelta_tables')::oid::text, oid::text "
-        "FROM pg_database WHERE datname = current_database()"
+        "SELECT pg_postmaster_start_time()::text, oid::text FROM pg_database WHERE datname = current_database()"
     )
     found = " ".join(map(str, cursor.fetchone()))
     cursor.close()
@@ -693,7 +708,7 @@ class _LostError(Exception):
 
 
 def _is_sealed(row: Any) -> bool:
-    return row is not None and row.latest <= _SEALED + 1
+    return row is not None and row.latest < _CREATING
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 from pathlib import Path
@@ -34,7 +35,7 @@ _NEEDED = ("sqlalchemy", "starlette", "uvicorn")
 
 @app.group("catalog", cls=ShownGroup)
 def catalog_commands() -> None:
-    """List, name, publish and drop the tables of a catalog.
+    """List, name, publish, adopt and drop the tables of a catalog.
 
     Every command on a TABLE takes --catalog, too: TABLE is then a name. 'refdelta create' creates a table in a catalog.
     """
@@ -126,6 +127,32 @@ def publish(name: str, storage_options: dict[str, str], as_json: bool) -> None:
         echo_json({"published": count})
     else:
         click.echo(f"{counted(count, 'commit')} published")
+
+
+@catalog_commands.command(
+    examples=(
+        "catalog adopt sales.orders",
+        "catalog adopt sales.orders --discard",
+    ),
+)
+@click.argument("name")
+@click.option("--discard", is_flag=True, help="Drop versions that the folder does not have, or has with other content.")
+@_in_a_catalog
+def adopt(name: str, discard: bool, storage_options: dict[str, str], as_json: bool) -> None:
+    """Take over the versions that the folder of the table NAME has, after a restore of the catalog or of the folder.
+
+    Stop the writers first. Commits that are dropped are set aside below _delta_log/_staged_commits.
+    """
+    done = _opened(storage_options).adopt(name, discard=discard)
+    if as_json:
+        echo_json(dataclasses.asdict(done))
+        return
+    click.echo(f"{name}: the latest version was {done.before}, and is {done.latest} now")
+    for what, versions in (("adopted", done.adopted), ("dropped", done.dropped)):
+        if versions:
+            click.echo(f"{what}: {', '.join(map(str, versions))}")
+    for key in done.saved:
+        click.echo(f"set aside: {key}")
 
 
 # --- for other programs -----------------------------------------------------------------------------------------------

@@ -210,6 +210,11 @@ _TEXTS: Final = {
         "they exist",
         "ict-4": "the timestamp of the commit that enables them is later than the commit file of the version before",
     },
+    "Publishing Commits": {
+        "catalog-7": "commits are published in order, and as they were ratified",
+        "catalog-12": "only ratified commits are published",
+        "catalog-13": "the catalog holds the commits that are not published",
+    },
     "Writer Requirements for Catalog-managed tables": {
         "catalog-9": "in-commit timestamps are supported and active",
         "catalog-10": "each commitInfo has a txnId, by which a commit whose reply was lost is found again",

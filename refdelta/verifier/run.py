@@ -11,6 +11,7 @@ from refdelta.core.log.paths import commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.core.table.types import parse_schema
 from refdelta.engine.log.location import open_location, with_others
+from refdelta.engine.log.managed_log import BEHIND, MISSING, OTHER, managed_by
 from refdelta.engine.log.state import adds_table, removes_table
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
@@ -106,6 +107,15 @@ def verify_store(
 ) -> Report:
     """Check the table in a store; see :func:`verify`."""
     report = Report(store.uri)
+    managed = managed_by(store)
+    if managed is not None:
+        with store_errors("compare the catalog with the folder"):
+            differences = managed.differences()
+        for kind, message in differences:
+            report.find(_DIFFERENCES[kind], message)
+        if differences:
+            report.skip("the log and the data files: the catalog and the folder do not agree about the versions")
+            return report
     log = list_log(store)
     report.newest = log.newest
     walk = LogWalk(store, log, report, progress or _silent)
@@ -119,6 +129,9 @@ def verify_store(
         return report
     data.run(sample, walk.vectors.values(), walk.changes)
     return report
+
+
+_DIFFERENCES = {BEHIND: "catalog-12", MISSING: "catalog-13", OTHER: "catalog-7"}
 
 
 def _silent(what: str, done: int, total: int) -> None:

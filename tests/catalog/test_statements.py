@@ -1,226 +1,358 @@
-"""One statement of a client of ``refdelta serve`` beside another client: requests are lost, doubled and delayed."""
+"""Statements of a SqlCatalog whose replies are lost or that are carried out twice, beside a program that drops the
+table and makes one of its name anew: each has the effect of once, by the table's id, or says that it is not known.
+"""
 
-from __future__ import annotations
-
+import collections
+import contextlib
 import itertools
-import logging
-import shutil
-import time
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
-from catalog import statements
-from catalog.statements import ARCHIVE, ORDERS, STATEMENTS, Schedule, Server, Wire, World, append, play, search
-from refdelta import errors
-from refdelta.catalog import SqlCatalog, UnityCatalog, service
-from refdelta.catalog.unity import UnityRatifier
-from refdelta.transaction import background, driver
+from catalog.contract import append, check_log, ids, log_of
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.catalog import SqlCatalog
+from refdelta.catalog.sql import _COMMITS, _TABLES
+from refdelta.transaction import background
+from refdelta_storage import open_store
 
-OTHERS = "a table of the other client is gone, or has another name"
-
-# A schedule for each way in which a statement went wrong.
-FOUND = [
-    Schedule("rename", "nothing", 1, True, ("lost reply",)),
-    Schedule("rename", "anew", 1, True, ("late",)),
-    Schedule("rename", "anew", 1, True, ("twice",)),
-    Schedule("create", "anew", 1, True, (None, "twice")),
-    Schedule("create", "rename", 1, True, (None, "lost reply")),
-    Schedule("create", "replace", 1, True, (None, "lost reply")),
-    Schedule("append", "drop", 1, True, ("twice",)),
-    Schedule("append", "rename", 1, True, ("twice",)),
-]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background, "later", lambda *_: None)
-        return World(tmp_path_factory.mktemp("statements") / "served")
+TESTS = Path(__file__).parents[1]
+SCHEMA = pa.schema({"id": pa.int64()})
+NAME, NEW = "sales.orders", "archive.orders"
 
 
 @pytest.fixture
-def world(made, monkeypatch):
-    """Nothing waits, and no writer publishes in the background."""
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    monkeypatch.setitem(driver.commit.__kwdefaults__, "sleep", lambda _: None)
-    monkeypatch.setattr(background, "later", lambda *_: None)
-    monkeypatch.setattr(logging.getLogger("refdelta"), "disabled", True)
-    return made
+def reopen(tmp_path):
+    opened = []
+
+    def another():
+        opened.append(SqlCatalog(f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path / "warehouse"))
+        return opened[-1]
+
+    yield another
+    background.settle()
+    for catalog in opened:
+        catalog.close()
 
 
-def wrong(schedules):
-    return [(one.schedule, one.found, one.told) for one in schedules if one.found]
+class Line:
+    """The connection of one catalog to its database, which fails at the end of chosen transactions.
+
+    Attributes:
+        faults: for each transaction to come, the fault: ``""``; ``reply``: it is carried out, and the reply is lost;
+            ``request``: it is not carried out, and nobody knows; ``away``: as ``reply``, and nothing more is answered.
+        meanwhile: called after the first lost reply: what another program does.
+    """
+
+    def __init__(self, monkeypatch, catalog, faults, meanwhile=lambda: None):
+        self.faults, self.meanwhile, self.away, self.ended = list(faults), meanwhile, False, 0
+        self.engine = catalog.engine
+        commit, execute = sa.Connection.commit, sa.Connection.execute
+        line = self
+
+        def committed(connection):
+            if connection.engine is not line.engine:
+                return commit(connection)
+            fault = line.faults.pop(0) if line.faults else ""
+            line.ended += 1
+            if fault != "request":
+                commit(connection)
+            if not fault:
+                return None
+            connection.rollback()
+            line.away = fault == "away"
+            happens, line.meanwhile = line.meanwhile, lambda: None
+            happens()
+            raise sa.exc.OperationalError("COMMIT", {}, Exception("the connection was lost"))
+
+        def executed(connection, *args, **kwargs):
+            # The engine of options shares the pool of its engine.
+            if line.away and connection.engine.pool is line.engine.pool:
+                raise sa.exc.OperationalError("SELECT", {}, Exception("no connection"))
+            return execute(connection, *args, **kwargs)
+
+        monkeypatch.setattr(sa.Connection, "commit", committed)
+        monkeypatch.setattr(sa.Connection, "execute", executed)
 
 
-@pytest.mark.tier("all")
-@pytest.mark.every_day
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_every_schedule_with_one_fault(world, statement):
-    played = [*search(world, statement, most=1)]
-    assert wrong(played) == []
-    assert len(played) > 200
+def statements(folder):
+    """Each statement, and what must be true once it was carried out."""
+    return {
+        "create": (lambda c: c.create_table(NAME, SCHEMA), lambda c: c.tables() == [NAME]),
+        "register": (lambda c: c.register_table(NAME, folder), lambda c: c.tables() == [NAME]),
+        "rename": (lambda c: c.rename_table(NAME, NEW), lambda c: c.tables() == [NEW]),
+        "drop": (lambda c: c.drop_table(NAME), lambda c: c.tables() == []),
+        "purge": (lambda c: c.drop_table(NAME, purge=True), lambda c: c.tables() == []),
+    }
+
+
+MADE = ("rename", "drop", "purge")
+FAULTS = [faults for length in (1, 2, 3) for faults in itertools.product(("", "reply", "request"), repeat=length)]
+
+
+@pytest.mark.parametrize("what", ["create", "register", *MADE])
+def test_a_statement_whose_replies_are_lost_has_its_effect_once(what, reopen, tmp_path, monkeypatch):
+    write_deltalake(tmp_path / "files", pa.table({"id": [1]}))
+    do, done = statements(tmp_path / "files")[what]
+    for faults in FAULTS:
+        mine = reopen()
+        if what in MADE:
+            append(mine.create_table(NAME, SCHEMA, commits="inline"), 1)
+            background.settle()
+        with monkeypatch.context() as patch:
+            Line(patch, mine, faults)
+            if set(faults) == {"request"} and len(faults) == 3:
+                with pytest.raises(errors.StoreError, match="gave no answer"):
+                    do(mine)
+            else:
+                do(mine)
+                assert done(reopen()), faults
+        other = reopen()
+        for name in other.tables():
+            other.drop_table(name)
+        with other.engine.begin() as connection:
+            connection.execute(sa.delete(_TABLES))
+            assert connection.execute(sa.select(_COMMITS)).all() == []
+
+
+@pytest.mark.parametrize("what", ["create", "register", *MADE])
+def test_a_statement_that_nobody_answers_says_that_it_is_not_known(what, reopen, tmp_path, monkeypatch):
+    write_deltalake(tmp_path / "files", pa.table({"id": [1]}))
+    mine = reopen()
+    if what in MADE:
+        mine.create_table(NAME, SCHEMA)
+    with monkeypatch.context() as patch:
+        Line(patch, mine, ["away"])
+        with pytest.raises(
+            errors.StoreError, match=r"not known whether this was carried out: .*\(the table with the id"
+        ):
+            statements(tmp_path / "files")[what][0](mine)
+
+
+@pytest.mark.parametrize("fault", ["reply", "request"])
+@pytest.mark.parametrize("what", MADE)
+def test_a_repeated_statement_does_not_touch_the_next_table_of_the_name(what, fault, reopen, tmp_path, monkeypatch):
+    """Another program drops the table after the first attempt, and makes another one of its name."""
+    mine, other = reopen(), reopen()
+    mine.create_table(NAME, SCHEMA)
+
+    def meanwhile():
+        with other.engine.begin() as connection:
+            connection.execute(sa.delete(_TABLES))
+        append(other.create_table(NAME, SCHEMA), 7)
+        background.settle()
+
+    do, _ = statements(None)[what]
+    with monkeypatch.context() as patch:
+        Line(patch, mine, [fault], meanwhile)
+        with contextlib.suppress(errors.TableNotFoundError, errors.StoreError):
+            do(mine)
+    assert reopen().tables() == [NAME]
+    assert ids(check_log(reopen())) == [7]
+
+
+def test_a_statement_whose_row_is_gone_does_not_report_success(reopen):
+    mine, other = reopen(), reopen()
+    mine.create_table(NAME, SCHEMA)
+    entry = mine._entry(NAME)
+    other.drop_table(NAME)
+    other.create_table(NAME, SCHEMA)
+    for change in (
+        lambda: mine._rename(entry, NEW),
+        lambda: mine._activate(entry),
+        lambda: mine._seal(entry, purge=True),
+    ):
+        with pytest.raises(errors.TableNotFoundError, match=f"any more .with the id {entry.table_id}"):
+            change()
+    mine._drop(entry)
+    mine._release(entry)
+    mine._unseal(entry)
+    assert reopen().tables() == [NAME]
+    assert reopen().table(NAME).version() == 0
+
+
+def test_a_creation_whose_reservation_was_dropped_leaves_nothing(reopen, monkeypatch, tmp_path):
+    mine, other = reopen(), reopen()
+    activate = SqlCatalog._activate
+
+    def late(catalog, entry):
+        if catalog is mine:
+            other.drop_table(NAME)
+        activate(catalog, entry)
+
+    monkeypatch.setattr(SqlCatalog, "_activate", late)
+    with pytest.raises(errors.TableNotFoundError):
+        mine.create_table(NAME, SCHEMA, location=tmp_path / "t")
+    assert reopen().tables() == []
+    append(other.create_table(NAME, SCHEMA, location=tmp_path / "t"), 1)
+    assert ids(check_log(reopen())) == [1]
+
+
+@pytest.mark.parametrize("commits", ["staged", "inline"])
+def test_what_is_acknowledged_before_a_drop_is_in_the_log(commits, reopen, monkeypatch):
+    """A commit between the publication and the drop is refused, or published."""
+    mine, other = reopen(), reopen()
+    table = mine.create_table(NAME, SCHEMA, commits=commits)
+    folder = log_of(table).inner
+    acknowledged = [append(table, 1).version]
+    for step in ("_seal", "_publish_sealed", "_drop"):
+        carried_out = getattr(SqlCatalog, step)
+
+        def beside(catalog, *args, carried_out=carried_out, step=step, **options):
+            if step == "_seal":
+                acknowledged.append(append(table, 2).version)
+            else:
+                with pytest.raises(errors.StoreError, match="is being dropped"):
+                    append(table, 2)
+            return carried_out(catalog, *args, **options)
+
+        monkeypatch.setattr(SqlCatalog, step, beside)
+    other.drop_table(NAME)
+    there = [info.key for info in folder.list("_delta_log/0") if info.key.endswith(".json")]
+    assert there == [f"_delta_log/{version:020d}.json" for version in (0, *acknowledged)]
+    assert len(acknowledged) == 2, "the commit before the seal"
+
+
+@pytest.mark.parametrize("purge", [False, True])
+@pytest.mark.parametrize("step", ["_publish_sealed", "_drop"])
+def test_a_drop_that_ends_half_way_is_repeated(step, purge, reopen, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    mine = reopen()
+    table = mine.create_table(NAME, SCHEMA)
+    append(table, 1)
+
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, step, killed)
+        if (step, purge) == ("_publish_sealed", True):
+            patch.setattr("refdelta.catalog.base.delete_own_files", killed)
+        with pytest.raises(Killed):
+            mine.drop_table(NAME, purge=purge)
+    assert reopen().tables() == []
+    with pytest.raises(errors.TableAlreadyExistsError, match="or dropped; drop_table removes one"):
+        reopen().create_table(NAME, SCHEMA)
+    with pytest.raises(errors.StoreError, match=r"is being dropped|does not agree with the folder"):
+        append(table, 2)
+    reopen().drop_table(NAME, purge=purge)
+    assert [*log_of(table).inner.list()] == [] if purge else DeltaTable.is_deltatable(table.table_uri)
+    append(reopen().create_table(NAME, SCHEMA), 3)
+
+
+def test_a_drop_that_cannot_publish_leaves_the_table(reopen, monkeypatch):
+    mine = reopen()
+    table = mine.create_table(NAME, SCHEMA)
+    append(table, 1)
+
+    def fails(*_, **__):
+        raise errors.StoreError("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("refdelta.engine.log.managed_log.ManagedStore.publish", fails)
+        with pytest.raises(errors.StoreError, match="the store is away"):
+            mine.drop_table(NAME)
+    append(table, 2)
+    assert ids(check_log(reopen())) == [1, 2]
+
+
+def test_a_purge_leaves_what_is_not_of_its_table(reopen, tmp_path):
+    mine, rows = reopen(), pa.table({"id": [1], "town": ["Oslo"]})
+    write_deltalake(tmp_path / "f", rows, partition_by="id")
+    write_deltalake(tmp_path / "f" / "below", rows)
+    foreign = [tmp_path / "f" / "notes.txt", tmp_path / "f" / "id=1" / "notes.parquet"]
+    for path in foreign:
+        path.write_text("x")
+    mine.register_table("s.files", tmp_path / "f")
+    outer = mine.create_table("s.outer", SCHEMA, location=tmp_path / "w")
+    inner = mine.create_table("s.inner", SCHEMA, location=tmp_path / "w" / "inner")
+    for table in (outer, inner):
+        for row in (1, 2):
+            append(table, row)
+        table.delete("id = 1")
+    background.settle()
+    mine.drop_table("s.files", purge=True)
+    mine.drop_table("s.outer", purge=True)
+    assert all(path.exists() for path in foreign)
+    assert [path.name for path in (tmp_path / "f").rglob("*.parquet") if "below" not in path.parts] == ["notes.parquet"]
+    assert DeltaTable(tmp_path / "f" / "below").count() == 1
+    assert ids(reopen().table("s.inner")) == [2]
+    assert [path for path in (tmp_path / "w").rglob("*") if path.is_file() and "inner" not in path.parts] == []
+    assert mine.tables() == ["s.inner"]
+
+
+def test_a_purge_that_is_repeated_does_not_touch_the_next_table_of_the_folder(reopen, tmp_path, monkeypatch):
+    """It ended before it removed the row; then the folder got another table, by another catalog."""
+    mine = reopen()
+    append(mine.create_table(NAME, SCHEMA, location=tmp_path / "t"), 1)
+    background.settle()
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "_drop", lambda *_: None)
+        mine.drop_table(NAME, purge=True)
+    with SqlCatalog(f"sqlite:///{tmp_path}/other.db") as other:
+        append(other.create_table(NAME, SCHEMA, location=tmp_path / "t"), 7)
+        background.settle()
+        reopen().drop_table(NAME, purge=True)
+        assert ids(other.table(NAME)) == [7]
 
 
 @pytest.mark.tier("test")
-@pytest.mark.parametrize("statement", ["rename"])
-def test_every_schedule_of_a_rename_with_one_fault(world, statement):
-    assert wrong(search(world, statement, most=1)) == []
-
-
-@pytest.mark.parametrize("schedule", FOUND, ids=lambda one: f"{one.statement}-{one.program}-{one.faults[-1]}")
-def test_schedules_that_went_wrong(world, schedule):
-    assert wrong([play(world, schedule)]) == []
-
-
-def drops(program, *faults):
-    """The schedules of a drop whose DELETE meets these faults, beside a program at moments after its first reply."""
-    moments = [(1, True), *itertools.product(range(2, 9), (False, True))]
-    return [Schedule("drop", program, *moment, (None, *faults)) for moment in moments]
-
-
-def test_a_drop_beside_a_table_that_takes_the_name(world):
-    assert wrong(play(world, one) for one in [*drops("anew", "late"), *drops("replace", "lost reply")]) == []
-
-
-# --- each rule is needed ---
-
-
-def kinds(world, schedules, **options):
-    return {kind for one in schedules for kind in play(world, one, **options).found}
-
-
-def test_without_the_condition_of_the_requests_a_late_one_is_for_another_table(world):
-    assert OTHERS in kinds(world, drops("anew", "late"), ignores_conditions=True)
-    assert OTHERS in kinds(world, [FOUND[1]], ignores_conditions=True)
-
-
-def test_without_a_look_for_the_table_a_rename_fails_that_was_carried_out(world, monkeypatch):
-    monkeypatch.setattr(UnityCatalog, "_place", lambda *_: "gone")
-    assert isinstance(play(world, FOUND[0]).told, errors.TableNotFoundError)
-
-
-def test_without_the_look_into_the_folder_a_commit_fails_that_was_published_by_a_drop(world, monkeypatch):
-    monkeypatch.setattr(UnityRatifier, "_is_published", lambda *_: False)
-    assert kinds(world, [FOUND[6]]) == {"append reported a failure, and has its effect"}
-
-
-def test_without_the_commits_by_id_a_commit_fails_that_is_in_a_renamed_table(world, monkeypatch):
-    monkeypatch.setattr(service.DeltaService, "_accepted_elsewhere", lambda *_: None)
-    assert kinds(world, [FOUND[7]]) == {"append reported a failure, and has its effect"}
-
-
-# --- a drop, and the commits beside it ---
-
-
-def committed_in_the_middle(world, monkeypatch):
-    """Drop the table while a writer at the database commits between the publication and the drop.
-
-    Returns what the writer got, and the notes of all commits in the folder.
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+def test_programs_drop_and_recreate_one_name_beside_writers(where, seed, tmp_path, request):
+    """Two programs make and drop tables of one name, in part in one folder, two others write: every commit that was
+    acknowledged is in the log of its table, unless that was purged, and the last table is whole.
     """
-    drop, told = SqlCatalog._drop, []
-    with world.opened() as server, SqlCatalog(f"sqlite:///{world.folder}/catalog.db") as behind:
-        client = Wire(server).client()
-        table_id = client.load(ORDERS).metadata.table_uuid
-        handle = behind.table(ORDERS)
+    server = request.getfixturevalue("postgres_server") if where == "postgres" else None
+    url = server.database() if server else f"sqlite:///{tmp_path}/catalog.db"
+    SqlCatalog(url).close()
 
-        def late(self, entry):
-            try:
-                told.append(append(handle, 3, "in the middle"))
-            except errors.DeltaError as error:
-                told.append(error)
-            return drop(self, entry)
+    def start(role, number):
+        command = [sys.executable, "-m", "catalog.name_racer", url, f"{tmp_path}/warehouse", f"{tmp_path}/same", role]
+        return subprocess.Popen(
+            [*command, f"{seed} {number}"],
+            cwd=TESTS,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
-        monkeypatch.setattr(SqlCatalog, "_drop", late)
-        client.drop_table(ORDERS)
-    return told, [note for _, note in world.notes(table_id)]
-
-
-def test_a_commit_between_publication_and_drop_is_refused(world, monkeypatch):
-    told, notes = committed_in_the_middle(world, monkeypatch)
-    assert isinstance(told[0], errors.StoreError)
-    assert notes == ["", "before"]
-
-
-def test_a_drop_that_did_not_end_is_repeated(world, monkeypatch):
-    with world.opened() as server:
-        client = Wire(server).client()
-        with monkeypatch.context() as patch:
-            patch.setattr(SqlCatalog, "_drop", lambda *_: (_ for _ in ()).throw(statements.Broken("ends here")))
-            with pytest.raises(errors.StoreError):
-                client.drop_table(ORDERS)
-        with pytest.raises(errors.StoreError):
-            append(client.table(ORDERS), 3, "into a table that is being dropped")
-        client.drop_table(ORDERS)
-        append(client.create_table(ORDERS, statements.SCHEMA), 4, "anew")
-
-
-def test_a_rename_to_a_name_that_is_taken(world):
-    with world.opened() as server:
-        client = Wire(server).client()
-        client.create_table(ARCHIVE, statements.SCHEMA)
-        with pytest.raises(errors.TableAlreadyExistsError):
-            client.rename_table(ORDERS, ARCHIVE)
+    makers, writers = [start("maker", number) for number in (0, 1)], [start("writer", number) for number in (2, 3)]
+    lines = []
+    for program in (*makers, *writers):
+        lines += [json.loads(line) for line in program.communicate(timeout=240)[0].splitlines()]
+    assert [program.returncode for program in (*makers, *writers)] == [0, 0, 0, 0]
+    wrote = collections.defaultdict(set)
+    for line in lines:
+        if "wrote" in line:
+            wrote[line["wrote"]].add(line["version"])
+    with SqlCatalog(url) as catalog:
+        for name in catalog.tables():
+            table = catalog.table(name)
+            append(table, -1)
+            background.settle()
+            catalog.drop_table(name)  # which publishes
+        purged = 0
+        for line in lines:
+            if "made" in line:
+                purged += not has_log_of(line["made"], open_store(line["folder"]), wrote[line["made"]])
+    assert 0 < purged < sum("made" in line for line in lines), "some were purged, and some were not"
 
 
-# --- a database, and a folder, that come back from a copy ---
-
-
-def test_a_database_that_was_restored_is_named_and_adopted(world, tmp_path):
-    with world.opened() as server:
-        client = Wire(server).client()
-        shutil.copy(world.folder / "catalog.db", tmp_path / "old.db")
-        append(client.table(ORDERS), 2, "later")
-        client.publish(ORDERS)
-        server.catalog.close()
-    for file in world.folder.glob("catalog.db*"):
-        file.unlink()
-    shutil.copy(tmp_path / "old.db", world.folder / "catalog.db")
-    server = Server(world.folder)
-    try:
-        client = Wire(server).client()
-        for refused in (lambda: client.table(ORDERS).count(), lambda: client.publish(ORDERS)):
-            with pytest.raises(errors.CatalogMismatchError, match=r"catalog\.db.* does not agree with the folder"):
-                refused()
-        with pytest.raises(errors.DeltaError):
-            client.adopt(ORDERS)
-        with SqlCatalog(f"sqlite:///{world.folder}/catalog.db") as behind:
-            assert behind.adopt(ORDERS).adopted == (2,)
-        append(client.table(ORDERS), 3, "after")
-        table_id = client.load(ORDERS).metadata.table_uuid
-        assert [note for _, note in world.notes(table_id)] == ["", "before", "later", "after"]
-    finally:
-        server.close()
-
-
-def test_a_handle_is_refused_after_the_database_went_back(world, tmp_path):
-    """Also where the folder has none of the lost commits: it has a checksum of theirs."""
-    with world.opened() as server:
-        wire = Wire(server)
-        shutil.copy(world.folder / "catalog.db", tmp_path / "old.db")
-        handle = wire.client().table(ORDERS)
-        append(handle, 2, "lost with the database")
-        server.catalog.close()
-        for file in world.folder.glob("catalog.db*"):
-            file.unlink()
-        shutil.copy(tmp_path / "old.db", world.folder / "catalog.db")
-        wire.server = Server(world.folder)
-        try:
-            with pytest.raises(errors.CatalogMismatchError, match="does not agree"):
-                append(handle, 3, "after")
-        finally:
-            wire.server.close()
-
-
-def test_a_folder_that_lost_published_versions_is_named(world):
-    with world.opened() as server:
-        client = Wire(server).client()
-        client.publish(ORDERS)
-        table_id = client.load(ORDERS).metadata.table_uuid
-    log = world.folder / "warehouse" / table_id / "_delta_log"
-    (log / f"{1:020d}.json").unlink()
-    server = Server(world.folder)
-    try:
-        with pytest.raises(errors.CatalogMismatchError, match="folder"):
-            Wire(server).client().table(ORDERS).count()
-    finally:
-        server.close()
+def has_log_of(table_id, folder, versions):
+    """Whether the log of a table is there; then it has every version that was acknowledged."""
+    keys = [info.key for info in folder.list("_delta_log/0") if info.key.endswith(".json")]
+    if not keys or table_id.encode() not in folder.get(keys[0]):
+        return False
+    assert keys == [f"_delta_log/{version:020d}.json" for version in range(len(keys))]
+    assert max(versions, default=0) < len(keys)
+    return True

@@ -95,6 +95,9 @@ class Folder(MemoryStore):
     def get(self, key: str) -> bytes:
         return self._tape.call("get", key)
 
+    def head(self, key: str) -> ObjectInfo:
+        return self._tape.call("head", key)
+
     def get_many(self, keys: Any) -> list[bytes]:
         return [self.get(key) for key in keys]
 
@@ -309,7 +312,7 @@ class CatalogExplorer(Search[World]):
         if call.what == "put":
             return staged  # under a name of its own
         # Files that are there stay as they are.
-        return call.what == "get" and not (staged and self.cleanup) and key in dict(world.files)
+        return call.what in ("get", "head") and not (staged and self.cleanup) and key in dict(world.files)
 
     def _of(self, world: World, index: int, call: Call) -> Iterator[tuple[str, World]]:
         name, local = self.participants[index].name, world.locals[index]
@@ -355,6 +358,9 @@ class CatalogExplorer(Search[World]):
                 return replace(world, files=tuple(sorted({**files, key: call.args[1]}.items()))), Created()
             case "get":
                 return world, files[key] if key in files else Raised(ObjectNotFoundError, str(key))
+            case "head":
+                found = ObjectInfo(key, len(files.get(key, b"")), 1)
+                return world, found if key in files else Raised(ObjectNotFoundError, str(key))
             case "list":
                 return world, _listed(files, *call.args)
             case "ratified":

@@ -75,7 +75,7 @@ def test_a_handle_that_has_seen_more_than_the_catalog_knows_is_refused():
         world.step(op)
     world.database.rows = world.copies["s"]
     for use in (world.open["a"].commit, world.open["a"].log.publish):
-        with pytest.raises(CatalogMismatchError, match="the latest version is 0 by the catalog, and it was 2 before"):
+        with pytest.raises(CatalogMismatchError, match="the latest version is 0 by the catalog, before it was 2"):
             use()
 
 

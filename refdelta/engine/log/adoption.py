@@ -1,7 +1,7 @@
 """The versions of a catalog-managed table after its catalog or its folder was restored from an older copy.
 
 The folder decides about every version that it has published: a published file proves that a commit was ratified, and
-readers have seen it. What the catalog holds beyond these stays, as far as it follows on them.
+readers have seen it. Later commits that the catalog holds stay, if they follow on these.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What a catalog and a folder can agree on.
+    """The versions on which a catalog and a folder can agree.
 
     Attributes:
         latest: the latest version.
         published: the version up to which all are in the log.
         adopted: the versions that the folder has beyond the catalog's latest one.
-        dropped: the versions of which the catalog has another commit than the folder, or of which nobody has the commit
-            any more, since it was ratified by a database that is gone, or published in a folder that is.
+        dropped: the versions of which the catalog has another commit than the folder, or of which the commit
+            is nowhere any more, since it was ratified by a database that is gone, or published in a folder that is.
         commits: the commits of these that the catalog still holds.
         checksums: the checksum files that belong to no version any more.
+        between: the commits to publish, since later ones are in the log.
     """
 
     latest: int
@@ -39,6 +40,7 @@ class AdoptionPlan:
     dropped: tuple[int, ...]
     commits: tuple[RatifiedCommit, ...]
     checksums: tuple[str, ...]
+    between: tuple[RatifiedCommit, ...]
 
 
 def plan_adoption(log: ManagedStore, answer: Ratified) -> AdoptionPlan:
@@ -64,15 +66,20 @@ def plan_adoption(log: ManagedStore, answer: Ratified) -> AdoptionPlan:
             checksums.append((name.version, info.key))
     held = {commit.version: commit for commit in answer.commits}
     other = min((v for v in held if v in files and not log.is_published(held[v])), default=answer.latest + 1)
-    published = max(checkpoints)
-    while published + 1 in files:
-        published += 1
-    latest = published
-    while latest + 1 < other and latest + 1 in held and _has_content(log, held[latest + 1]):
+    latest = published = max(checkpoints)
+    between: list[RatifiedCommit] = []
+    while True:
+        commit = held.get(latest + 1)
+        if latest + 1 in files:
+            published = latest + 1
+        elif commit is not None and commit.version < other and _has_content(log, commit):
+            between.append(commit)
+        else:
+            break
         latest += 1
     beyond = [version for version in files if version > latest]
     if beyond:
-        raise StorageError(f"{commit_key(latest + 1)} is missing, and {commit_key(min(beyond))} is there: restore it")
+        raise StorageError(f"{commit_key(latest + 1)} is missing, but the log goes on: restore this file first")
     # Of a version with a checksum and without a commit it is known that it was ratified, and no more.
     known = max(answer.latest, *(version for version, _ in checksums), -1)
     dropped = [v for v in range(min(other, latest + 1), known + 1) if v > latest or v in held]
@@ -83,6 +90,7 @@ def plan_adoption(log: ManagedStore, answer: Ratified) -> AdoptionPlan:
         tuple(dropped),
         tuple(held[version] for version in dropped if version in held),
         tuple(key for version, key in checksums if version > latest or version >= other),
+        tuple(commit for commit in between if commit.version < published),
     )
 
 
@@ -95,11 +103,14 @@ def _has_content(log: ManagedStore, commit: RatifiedCommit) -> bool:
 
 
 def prepare_adoption(log: ManagedStore, plan: AdoptionPlan) -> tuple[str, ...]:
-    """Set the contents of the commits aside that will be dropped, and delete the checksums. It can be repeated.
+    """Publish the commits between published ones, set the contents of those aside that will be dropped, and delete the
+    checksums. It can be repeated.
 
     Returns:
         The keys of the files with the contents; those whose content is nowhere are left out.
     """
+    for commit in plan.between:
+        log.inner.put_if_absent(commit_key(commit.version), log.content(commit))
     saved = []
     for commit in plan.commits:
         if commit.file_name is not None:

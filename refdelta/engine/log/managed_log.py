@@ -52,6 +52,9 @@ _DIGITS = 20
 _REMEMBERED = 10_000
 _HELD_BYTES = 32 * 2**20
 
+BEHIND, MISSING, OTHER = "older catalog", "older folder", "other content"
+"""The kinds of differences between a catalog and a folder."""
+
 BACKLOG = 1000
 """So many commits may wait to be published; a writer that finds more publishes them before it goes on."""
 
@@ -193,10 +196,12 @@ class ManagedStore(WrapperStore):
         before = self._latest
         answer = self.ratifier.ratified(first)
         versions = [commit.version for commit in answer.commits]
-        if versions and versions != [*range(versions[0], answer.latest + 1)]:
+        if versions and versions != [*range(answer.latest + 1 - len(versions), answer.latest + 1)]:
             raise StorageError(f"{self.ratifier.name} names versions {versions}, with {answer.latest} as the latest")
         if answer.latest < before:
-            raise self._mismatch(f"the latest version is {answer.latest} by the catalog, and it was {before} before")
+            raise self._mismatch(
+                BEHIND, f"the latest version is {answer.latest} by the catalog, before it was {before}"
+            )
         self._remember(answer.commits)
         self._latest = max(self._latest, answer.latest)
         if first == 0:
@@ -215,8 +220,8 @@ class ManagedStore(WrapperStore):
                 self._check_same(tip)
         self._confirm(answer)
 
-    def differences(self) -> builtins.list[str]:
-        """Every difference between the catalog and the folder, in words; empty if they agree.
+    def differences(self) -> builtins.list[tuple[str, str]]:
+        """Every difference between the catalog and the folder, as its kind and a message; empty if they agree.
 
         Raises:
             StorageError: the store or the catalog failed.
@@ -226,15 +231,15 @@ class ManagedStore(WrapperStore):
         try:
             self.ask()
         except CatalogMismatchError as error:
-            found.append(str(error))
+            found.append((error.kind, str(error)))
         there = {info.key for info in self.inner.list(VERSIONED)}
         for commit in self.ratifier.ratified().commits:
             key = commit_key(commit.version)
             if key in there:
                 if not self.is_published(commit):
-                    found.append(f"{key} is another commit than the one that {self.ratifier.name} has ratified")
+                    found.append((OTHER, f"{key} is another commit than the one that the catalog has ratified"))
             elif commit.file_name is not None and next(self.inner.list(_staged_key(commit)), None) is None:
-                found.append(f"version {commit.version} is ratified, and its staged file {commit.file_name} is missing")
+                found.append((MISSING, f"version {commit.version} is ratified, and {commit.file_name} is missing"))
         return found
 
     def _confirm(self, answer: Ratified) -> None:
@@ -256,18 +261,21 @@ class ManagedStore(WrapperStore):
                 there.add(name.version)
             elif name.is_checkpoint:
                 checkpoint = max(checkpoint, name.version)
-        # What was ratified and published after the catalog has answered is no version of this answer.
+        # Versions that were ratified and published after the catalog has answered are none of this answer.
         if highest > answer.latest and highest > (latest := self._ask(answer.latest + 1).latest):
             raise self._mismatch(
-                f"the latest version is {latest} by the catalog, and the folder has published files up to {highest}"
+                BEHIND,
+                f"the latest version is {latest} by the catalog, and the folder has published files up to {highest}",
             )
         needed = answer.commits[0].version - 1 if answer.commits else answer.latest
         # Log cleanup removes the oldest commits first, and none after the newest checkpoint.
-        missing = {*range(max(min(there, default=needed), checkpoint), needed + 1)} - there - {checkpoint}
-        if missing and (after is None or after < commit_key(needed)):
+        kept = range(max(min(there, default=needed), checkpoint), needed + 1)
+        missing = next((version for version in kept if version not in there and version != checkpoint), None)
+        if missing is not None and (after is None or after < commit_key(needed)):
             raise self._mismatch(
+                MISSING,
                 f"the latest version is {answer.latest} by the catalog, and {needed} is published, but the folder has "
-                f"no version {min(missing)}"
+                f"no version {missing}",
             )
         # Commits that follow on another one cannot be the same again, so the newest one stands for those before it.
         both = [commit for commit in answer.commits if commit.version in there]
@@ -280,7 +288,8 @@ class ManagedStore(WrapperStore):
             return
         if not self.is_published(commit):
             raise self._mismatch(
-                f"the catalog has ratified another commit as version {commit.version} than the folder has published"
+                OTHER,
+                f"the catalog has ratified another commit as version {commit.version} than the folder has published",
             )
         self._compared = commit
 
@@ -302,12 +311,13 @@ class ManagedStore(WrapperStore):
             return own == published
         return len(published) == commit.size and in_commit_timestamp(published, "") == commit.timestamp_ms
 
-    def _mismatch(self, text: str) -> CatalogMismatchError:
+    def _mismatch(self, kind: str, text: str) -> CatalogMismatchError:
         self._suspect = True
         return CatalogMismatchError(
             f"{self.ratifier.name} does not agree with the folder {self.inner.uri}: {text}. One of them was restored "
             "from an older copy, or another catalog has the folder, too. Nothing was changed. Restore the other one, "
-            "too, or take over the versions that the folder has: catalog.adopt(name), or refdelta catalog adopt NAME"
+            "too, or take over the versions that the folder has: catalog.adopt(name), or refdelta catalog adopt NAME",
+            kind,
         )
 
     def propose(self, version: int, data: bytes) -> Created | Refused | Unknown:
@@ -319,7 +329,8 @@ class ManagedStore(WrapperStore):
             InvalidLogError: it has no in-commit timestamp.
         """
         timestamp = in_commit_timestamp(data, commit_key(version))
-        if self._suspect:
+        if self._suspect or not self._looks_right(version):
+            self._suspect = True
             self.ask(version)
         if self.ratifier.inline:
             commit = RatifiedCommit(version, len(data), timestamp, data=data)
@@ -333,6 +344,22 @@ class ManagedStore(WrapperStore):
         elif isinstance(outcome, Refused):
             self._remember(outcome.winners)
         return outcome
+
+    def _looks_right(self, version: int) -> bool:
+        """Whether the folder has the newest published version, and not the one that is proposed. On a disk alone, where
+        a look takes microseconds; elsewhere the publisher finds out.
+        """
+        found = self.inner.capabilities
+        if found.remote or not found.durable:
+            return True
+        return (self._published < 0 or self._has(self._published)) and not self._has(version)
+
+    def _has(self, version: int) -> bool:
+        try:
+            self.inner.head(commit_key(version))
+        except ObjectNotFoundError:
+            return False
+        return True
 
     def _propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
         try:
@@ -372,7 +399,7 @@ class ManagedStore(WrapperStore):
                 f"{self.ratifier.name}"
             )
         if published and in_commit_timestamp(data, commit_key(commit.version)) != commit.timestamp_ms:
-            raise self._mismatch(f"the published file of version {commit.version} is of another time")
+            raise self._mismatch(OTHER, f"the published file of version {commit.version} is of another time")
         return data
 
     def _published_content(self, commit: RatifiedCommit) -> bytes:
@@ -382,8 +409,9 @@ class ManagedStore(WrapperStore):
             if self._of_catalog(commit.version) is None:
                 raise  # removed by log cleanup
         raise self._mismatch(
+            MISSING,
             f"version {commit.version} is ratified, and its staged file {commit.file_name} is missing, and so is its "
-            "published one"
+            "published one",
         )
 
     @property
@@ -459,10 +487,8 @@ class ManagedStore(WrapperStore):
         commits = self.unpublished()
         if commits:
             before = commits[0].version - 1
-            try:
-                self.inner.head(commit_key(before))
-            except ObjectNotFoundError:
-                raise self._mismatch(f"{before} is published by the catalog, and the folder lacks it") from None
+            if not self._has(before):
+                raise self._mismatch(MISSING, f"{before} is published by the catalog, and the folder lacks it")
         return commits
 
     def _published_after(self, commit: RatifiedCommit) -> range:
@@ -482,7 +508,9 @@ class ManagedStore(WrapperStore):
                     return True
                 case Exists():
                     if self.inner.get(key) != data:
-                        raise self._mismatch(f"{key} is not the commit that the catalog has ratified as this version")
+                        raise self._mismatch(
+                            OTHER, f"{key} is not the commit that the catalog has ratified as this version"
+                        )
                     return False
         raise StorageError(f"version {commit.version} cannot be published: no certain answer of the store")
 
@@ -497,7 +525,7 @@ class ManagedStore(WrapperStore):
                 if known is commit:
                     self._held += len(commit.data or b"")
                 elif _differ(known.file_name, commit.file_name) or _differ(known.data, commit.data):
-                    raise self._mismatch(f"version {commit.version} was another commit before")
+                    raise self._mismatch(OTHER, f"version {commit.version} was another commit before")
             if len(self._known) > _REMEMBERED or self._held > _HELD_BYTES:
                 versions = sorted(self._known)
                 for version in versions[: len(versions) // 2]:
