@@ -25,8 +25,14 @@ PRECONDITION_FAILED = "PreconditionFailedException"
 name. The API has no such condition; a server that does not know it ignores it.
 """
 
-CATALOG_MISMATCH = "CatalogMismatchException"
-"""The type of the error of ``refdelta serve`` for a catalog and a folder that do not have the same versions."""
+CATALOG_MISMATCHES = {
+    "OlderCatalogException": "older catalog",
+    "OlderFolderException": "older folder",
+    "CatalogMismatchException": "other content",
+}
+"""The types of the errors of ``refdelta serve`` for a catalog and a folder that do not have the same versions, and the
+:attr:`refdelta.errors.CatalogMismatchError.kind` of each.
+"""
 
 CLUSTERING, ROW_TRACKING = DOMAINS = ("delta.clustering", "delta.rowTracking")
 """The domains that the catalog knows."""

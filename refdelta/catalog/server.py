@@ -52,6 +52,7 @@ _REQUEST_SECONDS = 60.0
 _THREADS = 32
 _CONNECTIONS = 512
 _SHORTEST_TOKEN = 16
+_MISMATCH_TYPES = {kind: name for name, kind in api.CATALOG_MISMATCHES.items()}
 _ENTITY_TAG = re.compile(r'(?:W/)?"([0-9a-f-]{36})"')
 _T = TypeVar("_T")
 
@@ -356,7 +357,7 @@ def _api_error(error: Exception) -> Response:
             return _error(409, "AlreadyExistsException", "there is a table of this name")
         case CatalogMismatchError():
             log.error("%s", redact(str(error)))
-            return _error(409, api.CATALOG_MISMATCH, str(error))
+            return _error(409, _MISMATCH_TYPES[error.kind], str(error))
         case InvalidArgumentError():
             return _error(400, "InvalidParameterValueException", str(error))
         case _:

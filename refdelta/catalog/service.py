@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
-from refdelta.catalog.sql import _SEALED, _TABLES, SqlCatalog, _is_sealed
+from refdelta.catalog.sql import _CREATING, _PURGED, _SEALED, _TABLES, SqlCatalog, _is_sealed
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
@@ -191,7 +191,9 @@ class ServedCatalog(SqlCatalog):
         if row is None:
             return None
         entry = Entry(row.name, row.location, row.managed, row.id, row.commits)
-        latest = _SEALED - row.latest if _is_sealed(row) else row.latest
+        latest = row.latest
+        if _is_sealed(row):
+            latest = (_PURGED if latest <= _PURGED - _CREATING else _SEALED) - latest
         return Row(entry, latest, row.published, row.created_ms, sealed=_is_sealed(row))
 
     def drop(self, entry: Entry) -> None:
@@ -203,7 +205,7 @@ class ServedCatalog(SqlCatalog):
             StorageError: the database or the store failed; the drop can be repeated.
         """
         store = self.store_of(entry)
-        self._seal(entry)
+        self._seal(entry, purge=False)
         if entry.managed:
             self._publish_sealed(entry, store)
         self._drop(entry)
@@ -546,7 +548,8 @@ class DeltaService:
                 raise CatalogMismatchError(
                     f"{held.log.ratifier.name} does not agree with the folder {held.log.uri}: {commit_key(number)} is "
                     "not the commit that the catalog has ratified as this version. refdelta catalog adopt NAME goes on "
-                    "with what the folder has"
+                    "with what the folder has",
+                    "other content",
                 )
 
     # --- the state of a table ---

@@ -477,8 +477,8 @@ class UnityCatalog(Catalog):
         self._negotiated.add(catalog)
 
     def _raise(self, error: RequestError, name: str, new: str) -> NoReturn:
-        if error.kind == api.CATALOG_MISMATCH:
-            raise CatalogMismatchError(str(error)) from error
+        if error.kind in api.CATALOG_MISMATCHES:
+            raise CatalogMismatchError(str(error), api.CATALOG_MISMATCHES[error.kind]) from error
         if error.kind in ("NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"):
             raise self._not_found(name) from error
         if error.kind == "AlreadyExistsException":
@@ -537,8 +537,8 @@ class UnityRatifier:
         try:
             loaded = self.catalog.load(self.entry.name)
         except RequestError as error:
-            if error.kind == api.CATALOG_MISMATCH:
-                raise CatalogMismatchError(str(error)) from error
+            if error.kind in api.CATALOG_MISMATCHES:
+                raise CatalogMismatchError(str(error), api.CATALOG_MISMATCHES[error.kind]) from error
             if error.status == 404 and isinstance(self.entry, _Staging) and not self._registered:
                 return Ratified(-1)
             if error.status == 404:
@@ -617,8 +617,8 @@ class UnityRatifier:
         if error.kind == "ResourceExhaustedException":
             self._publish()
             error.retry_after = None  # that was the reason to wait
-        elif error.kind == api.CATALOG_MISMATCH:
-            raise CatalogMismatchError(str(error)) from error
+        elif error.kind in api.CATALOG_MISMATCHES:
+            raise CatalogMismatchError(str(error), api.CATALOG_MISMATCHES[error.kind]) from error
         elif error.status == 404:
             raise self._gone() from error
         elif error.status != 409 and not error.passing:
@@ -671,8 +671,8 @@ class UnityRatifier:
         try:
             self.catalog.connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
         except RequestError as error:
-            if error.kind == api.CATALOG_MISMATCH:
-                raise CatalogMismatchError(str(error)) from error
+            if error.kind in api.CATALOG_MISMATCHES:
+                raise CatalogMismatchError(str(error), api.CATALOG_MISMATCHES[error.kind]) from error
             raise
 
 
