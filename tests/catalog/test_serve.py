@@ -310,7 +310,7 @@ def test_changes_that_the_commit_does_not_make(served, unchanged):
 
 @pytest.mark.parametrize("published", [False, True])
 def test_a_request_that_is_sent_again_is_nothing_new(tmp_path, published, monkeypatch):
-    monkeypatch.setattr(background, "later", lambda *_: None)
+    monkeypatch.setattr(background, "run", lambda *_, **__: True)
     with serving(tmp_path) as served, UnityCatalog(served.url, TOKEN) as catalog:
         served.table = table = catalog.create_table("main.sales.orders", SCHEMA)
         write_deltalake(table, pa.table({"id": [1]}, SCHEMA), mode="append")
@@ -328,7 +328,7 @@ def test_a_request_that_is_sent_again_is_nothing_new(tmp_path, published, monkey
 
 
 def test_a_commit_that_is_not_published_is_not_forgotten(tmp_path, monkeypatch):
-    monkeypatch.setattr(background, "later", lambda *_: None)
+    monkeypatch.setattr(background, "run", lambda *_, **__: True)
     with serving(tmp_path) as served, UnityCatalog(served.url, TOKEN) as catalog:
         table = catalog.create_table("main.sales.orders", SCHEMA)
         served.table = table
