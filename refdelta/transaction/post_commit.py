@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta.core.log.checksum import encode_checksum
-from refdelta.engine.log.checksums import put_checksum
+from refdelta.engine.log.checksum_write import put_checksum
 from refdelta.engine.log.listing import hinted_version, newest_checkpoint_at
 from refdelta.engine.log.managed_log import managed_by
 from refdelta.errors import VersionNotFoundError

@@ -249,7 +249,7 @@ class Store(abc.ABC):
 
 @contextmanager
 def _creating(store: Store, key: str) -> Iterator[BinaryIO]:
-    from refdelta_storage.memory import CollectingStream
+    from refdelta_storage.streams import CollectingStream
 
     check_key(key)
     stream = CollectingStream()

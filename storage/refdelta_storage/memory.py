@@ -28,6 +28,7 @@ from refdelta_storage.base import (
     order_key,
 )
 from refdelta_storage.errors import StorageError, not_found
+from refdelta_storage.streams import CollectingStream
 
 
 class _Space:
@@ -69,17 +70,6 @@ if hasattr(os, "register_at_fork"):
 _named: dict[str, _Space] = {}
 _anonymous: weakref.WeakValueDictionary[str, _Space] = weakref.WeakValueDictionary()
 _registry_lock = threading.Lock()
-
-
-class CollectingStream(io.BytesIO):
-    """A stream whose content outlives a ``close``, since the libraries that write to it like to close it."""
-
-    content = b""
-
-    def close(self) -> None:
-        if not self.closed:
-            self.content = self.getvalue()
-        super().close()
 
 
 class MemoryStore(Store):

@@ -11,16 +11,13 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Store, created_or_raise
 from refdelta_storage.disk import TEMPORARY, OutputFile
 from refdelta_storage.errors import StorageError, failure
 from refdelta_storage.naming import LINKS_REFUSED
 from refdelta_storage.wrappers import WrapperStore
-
-if TYPE_CHECKING:
-    from refdelta_storage.local import LocalStore
 
 PINS = (
     hasattr(os, "O_DIRECTORY")
@@ -44,7 +41,7 @@ class PinnedFolder(WrapperStore):
         fsync: whether a write is on the disk before it is acknowledged.
     """
 
-    def __init__(self, inner: LocalStore, folder: str, descriptor: int, *, fsync: bool) -> None:
+    def __init__(self, inner: Store, folder: str, descriptor: int, *, fsync: bool) -> None:
         super().__init__(inner)
         self._folder, self._descriptor, self._fsync = f"{folder}/", descriptor, fsync
 

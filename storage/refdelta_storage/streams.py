@@ -113,3 +113,15 @@ def collecting(translate: Callable[[OSError], StorageError], send: Callable[[Bin
             yield cast("BinaryIO", stream)
         file.seek(0)
         send(cast("BinaryIO", file))
+
+
+class CollectingStream(io.BytesIO):
+    """A stream whose content outlives a ``close``, since the libraries that write to it like to close it."""
+
+    content = b""
+
+    def close(self) -> None:
+        """Close it, and keep what was written."""
+        if not self.closed:
+            self.content = self.getvalue()
+        super().close()

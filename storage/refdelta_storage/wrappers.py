@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
 from refdelta_storage.base import Capabilities, Exists, ObjectInfo, PutOutcome, Store, Unknown, check_key
 from refdelta_storage.errors import ReadOnlyStoreError, StorageError
-from refdelta_storage.memory import CollectingStream
+from refdelta_storage.streams import CollectingStream
 
 
 class WrapperStore(Store):

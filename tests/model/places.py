@@ -24,7 +24,7 @@ from msgspec import structs
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.log.checksum import encode_checksum
 from refdelta.engine.log import checkpoint_write
-from refdelta.engine.log.checksums import put_checksum
+from refdelta.engine.log.checksum_write import put_checksum
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.transaction import post_commit
 from refdelta_storage import Capabilities, LocalStore, MemoryStore, Store, TracingStore, open_store

@@ -1,4 +1,4 @@
-"""Version checksum files: written after a commit, and compared with the log (PROTOCOL.md, "Version Checksum File").
+"""Version checksum files, compared with the log (PROTOCOL.md, "Version Checksum File").
 
 Other engines refuse a table whose checksum is wrong. The log is the truth: a reader that finds a contradiction logs a
 warning and goes on, and no checkpoint is written of such a version, since a checkpoint replaces the log once older
@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from refdelta.core.log.checksum import decode_checksum
 from refdelta.core.log.paths import checksum_key
 from refdelta.core.table.features import features_of
-from refdelta.engine.log.identity import CommitIdentity, Placement
-from refdelta.engine.log.managed_log import managed_by
-from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError
-from refdelta_storage.base import Created
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -25,41 +21,9 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.core.log.checksum import VersionChecksum
-    from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
 
 _T = TypeVar("_T")
-
-
-def put_checksum(store: Store, snapshot: Snapshot, data: bytes) -> bool:
-    """Write the ``.crc`` file of a version that was committed just now. An existing file is never overwritten.
-
-    The version is looked for afterwards only; before it was when it was committed. One that a catalog has not published
-    is not looked for.
-
-    Args:
-        store: the table's folder.
-        snapshot: the version.
-        data: the content; see :func:`refdelta.core.log.checksum.encode_checksum`.
-
-    Returns:
-        Whether the file was written by this call.
-
-    Raises:
-        StoreError: the store refused or failed. The commit stands nevertheless.
-    """
-    version = snapshot.version
-    key, managed = checksum_key(version), managed_by(store)
-    identity = CommitIdentity.of(snapshot) if managed is None or managed.published >= version else None
-    placement = Placement(store, identity, version)
-    placement.writes(key, data)
-    with store_errors(f"write {key}"):
-        # A file that a power cut has damaged is read as a missing one; a sync to disk would cost as much as the commit.
-        created = isinstance(store.hasty().put_if_absent(key, data), Created)
-        if created and not placement.stands():
-            placement.remove()
-            return False
-        return created
 
 
 def contradictions(store: Store, version: int, computed: Callable[[], VersionChecksum]) -> list[str]:

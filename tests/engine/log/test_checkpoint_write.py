@@ -30,7 +30,7 @@ from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import checkpoint_key, checksum_key, commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.engine.log.checkpoint_write import write_checkpoint
-from refdelta.engine.log.checksums import put_checksum
+from refdelta.engine.log.checksum_write import put_checksum
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds, to_removes
 from refdelta.engine.parquet.files import open_parquet

@@ -16,7 +16,7 @@ from refdelta.core.log.paths import SIDECARS, checkpoint_key, commit_key, compac
 from refdelta.core.log.segment import build_segment
 from refdelta.engine.log.checkpoint import read_checkpoint, sidecars_of
 from refdelta.engine.log.checkpoint_write import write_checkpoint
-from refdelta.engine.log.checksums import put_checksum
+from refdelta.engine.log.checksum_write import put_checksum
 from refdelta.engine.log.cleanup import cleanup_log
 from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.snapshot import load_snapshot
