@@ -359,8 +359,7 @@ class SqlCatalog(Catalog):
             except _LostError as error:
                 lost = error
             except _TakenError:
-                row = self._by_id(entry) if lost is not None else None
-                if row is not None:
+                if lost is not None and done(self._by_id(entry)):
                     return True  # by the attempt whose reply was lost
                 raise TableAlreadyExistsError(
                     f"the catalog {self.name} has a table {name or entry.name!r}, or one is being created or "

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.contract import append, check_log, ids, log_of
+from catalog.contract import append, check_log, ids, leave_unpublished, log_of
 from refdelta import errors, verify
 from refdelta.catalog import SqlCatalog
 from refdelta.core.log.paths import commit_key
@@ -128,7 +128,7 @@ def test_the_folder_is_behind_the_database(place):
 
 
 def test_a_version_with_other_content_in_the_database(place, monkeypatch):
-    monkeypatch.setattr(background, "publish", lambda *_: None)
+    leave_unpublished(monkeypatch)
     place.append(3)
     log = log_of(place.table)
     content = log.get(commit_key(3))
@@ -144,7 +144,7 @@ def test_a_version_with_other_content_in_the_database(place, monkeypatch):
 
 
 def test_verify_names_each_difference(place, monkeypatch):
-    monkeypatch.setattr(background, "publish", lambda *_: None)
+    leave_unpublished(monkeypatch)
     assert verify(place.table).sound
     place.append(3)
     log, right = log_of(place.table), log_of(place.table).get(commit_key(3))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from catalog.contract import leave_unpublished
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog
 from refdelta.engine.log import managed_log
@@ -86,7 +87,7 @@ def test_all_verbs(table, catalog):
 
 @pytest.mark.parametrize("most", ["_HELD_BYTES", "_REMEMBERED"])
 def test_what_is_forgotten_is_asked_for_again(catalog, monkeypatch, most):
-    monkeypatch.setattr(background, "publish", lambda *_: None)
+    leave_unpublished(monkeypatch)
     monkeypatch.setattr(managed_log, most, 3)
     table = catalog.create_table("t", SCHEMA, commits="inline")
     for number in range(9):
@@ -99,7 +100,7 @@ def test_what_is_forgotten_is_asked_for_again(catalog, monkeypatch, most):
 
 
 def test_publishing_puts_each_commit_and_reads_none_of_the_log(table, catalog, monkeypatch):
-    monkeypatch.setattr(background, "publish", lambda *_: None)
+    leave_unpublished(monkeypatch)
     for number in range(3):
         write_deltalake(table, pa.table({"id": [number], "town": ["a"]}), mode="append")
     counting = TracingStore(table.store.inner)
@@ -189,7 +190,7 @@ def test_cleanup_removes_what_was_staged_and_is_not_needed(catalog, monkeypatch)
 
 
 def test_the_verifier_takes_a_table(table, monkeypatch):
-    monkeypatch.setattr(background, "publish", lambda *_: None)
+    leave_unpublished(monkeypatch)
     write_deltalake(table, ROWS, mode="append")
     table.delete("id = 3")
     report = verify(table)

@@ -157,6 +157,16 @@ def test_a_repeated_statement_does_not_touch_the_next_table_of_the_name(what, fa
     assert ids(check_log(reopen())) == [7]
 
 
+def test_a_rename_that_is_repeated_does_not_succeed_by_a_table_that_took_its_new_name(reopen, monkeypatch):
+    mine, other = reopen(), reopen()
+    mine.create_table(NAME, SCHEMA)
+    with monkeypatch.context() as patch:
+        Line(patch, mine, ["request"], lambda: other.create_table(NEW, SCHEMA))
+        with pytest.raises(errors.TableAlreadyExistsError, match=NEW):
+            mine.rename_table(NAME, NEW)
+    assert reopen().tables() == [NEW, NAME]
+
+
 def test_a_statement_whose_row_is_gone_does_not_report_success(reopen):
     mine, other = reopen(), reopen()
     mine.create_table(NAME, SCHEMA)

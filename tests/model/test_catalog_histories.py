@@ -5,13 +5,13 @@ those of a table of the file system.
 import pytest
 
 import tiers
+from catalog.contract import leave_unpublished
 from model import tables
 from model.cases import MORE
 from model.exhaustive import explore
 from model.judge import SERIALIZABLE, WRITE_SERIALIZABLE
 from model.layouts import PARTITIONED, PLAIN, ROWS
 from model.on_catalog import OnCatalog
-from refdelta.transaction import background
 
 
 @pytest.mark.tier("test")
@@ -21,7 +21,7 @@ from refdelta.transaction import background
 @pytest.mark.parametrize("inline", [False, True], ids=["staged", "inline"])
 def test_pairs_through_the_engine(level, layout, inline, say, monkeypatch):
     # Which versions are published is a matter of the table here.
-    monkeypatch.setattr(background, "publish", lambda *_: None)
+    leave_unpublished(monkeypatch)
     cases = tiers.some(MORE, check=6, test=12)
     tally = explore(OnCatalog(level, layout, inline=inline), cases, 2)
     say(f"2 of {len(cases)} operations: {tally}")
