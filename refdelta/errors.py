@@ -238,7 +238,7 @@ class CatalogMismatchError(StoreError):
             catalog than in the folder, or than it was before.
     """
 
-    def __init__(self, message: str, kind: str) -> None:
+    def __init__(self, message: str, kind: str = "other content") -> None:
         super().__init__(message)
         self.kind = kind
 

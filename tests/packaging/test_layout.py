@@ -15,7 +15,7 @@ import refdelta
 import refdelta_storage
 
 ROOTS = [Path(package.__file__).parent for package in (refdelta, refdelta_storage)]
-MOST_IN_A_FOLDER, MOST_AT_THE_ROOT = 18, 9
+MOST_IN_A_FOLDER, MOST_AT_THE_ROOT = 24, 9
 SAME_MEANING = {"Exists", "Unknown"}
 """Outcomes of a put, both of a store and of a committer, which knows no store."""
 

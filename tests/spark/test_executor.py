@@ -231,7 +231,7 @@ def test_a_missing_file_is_told(path, executor):
 def test_vacuum_tells_how_far_it_came(path, monkeypatch):
     from refdelta.operations.maintenance import vacuum
 
-    def refuse(store, keys):
+    def refuse(store, until_ms, keys):
         raise StoreError("no")
 
     monkeypatch.setattr(vacuum, "_delete", refuse)

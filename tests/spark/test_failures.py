@@ -45,6 +45,8 @@ def examples() -> list[DeltaError]:
             made.append(kind("stopped", version=7, reload=True))
         elif issubclass(kind, errors.CommitOutcomeUnknownError):
             made.append(kind("no answer", 3, "id", "memory://x"))
+        elif issubclass(kind, errors.CatalogMismatchError):
+            made.append(kind("they differ", "older folder"))
         else:
             made.append(kind("what is wrong: 'it' {is} %s"))
     return made
