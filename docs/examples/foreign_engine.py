@@ -1,7 +1,6 @@
 """A small table engine that shares nothing with refdelta but its core: the log and the rows are in one SQLite file.
 
-Two processes may append and delete rows at once; they conflict where they meet in a row. Try it in two terminals, with
-``python docs/examples/foreign_engine.py shop.sqlite``, and read docs/commit-protocol.md.
+Two processes that delete one row conflict. In two terminals: ``python docs/examples/foreign_engine.py shop.sqlite``
 """
 
 import itertools
@@ -170,8 +169,8 @@ class Table:
         known = {"read_version": version, "read_set": read, "table": self.table}
         does = {"actions": actions, "changes": RowChanges(deletes=deletes, vectors=True, row_level=True)}
         info = {"operation": "DELETE" if deletes else "WRITE", "isBlindAppend": read.blind, "readVersion": version}
-        transaction = PreparedCommit(**known, **does, commit_info=info, txn_id=random.randbytes(16).hex())
-        return commit(self.log, transaction, lambda effect: self.answer(effect, read)).version
+        prepared = PreparedCommit(**known, **does, commit_info=info, txn_id=random.randbytes(16).hex())
+        return commit(self.log, prepared, lambda effect: self.answer(effect, read)).version
 
     def answer(self, effect, read: ReadSet):
         match effect:
@@ -180,13 +179,15 @@ class Table:
             case effects.WriteVectors(bitmaps):
                 return effects.Descriptors(tuple(map(inline, bitmaps)))
             case effects.MatchRows(asked):
-                found = []
-                for one in asked:
-                    gone, rows = hidden(one.add.deletion_vector), self.rows(one.add.path)
-                    asked_for = (BitMap64(range(len(rows))) if one.rows is None else one.rows) - gone
-                    found.append(any(asked_for & each.predicate.matching(rows) for each in read.reads))
-                return effects.Matches(tuple(found), seconds=0.0)
-        return effects.No() if isinstance(effect, effects.ConfirmRows) else effects.Relocations({})
+                return effects.Matches(tuple(self.matches(one, read) for one in asked), seconds=0.0)
+            case effects.ConfirmRows(trusted=trusted):
+                return effects.Yes() if trusted else effects.No()
+        return effects.Relocations({})
+
+    def matches(self, file, read: ReadSet) -> bool:
+        rows = self.rows(file.add.path)
+        asked = (BitMap64(range(len(rows))) if file.rows is None else file.rows) - hidden(file.add.deletion_vector)
+        return any(asked & each.predicate.matching(rows) for each in read.reads)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     MatchRows = Callable[[Sequence[AddedRows]], Iterable[bool]]
     LocateRows = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
-    ConfirmRows = Callable[[Sequence[AddedRows]], bool]
+    ConfirmRows = Callable[[Sequence[AddedRows], bool], bool]
 
 CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
 """The errors of a commit after which it is certain that nothing became visible. After any other error (an unknown
@@ -252,6 +252,7 @@ class _Shell:
                 return effects.Matches(matches, self.clock() - started)
             case effects.LocateRows(inputs, outputs):
                 return effects.Relocations(self.locate_rows(inputs, outputs) if self.locate_rows else {})
-            case effects.ConfirmRows(rows):
-                return effects.Yes() if self.confirm_rows and self.confirm_rows(rows) else effects.No()
+            case effects.ConfirmRows(rows, trusted):
+                confirmed = self.confirm_rows(rows, trusted) if self.confirm_rows else trusted
+                return effects.Yes() if confirmed else effects.No()
         raise TypeError(f"{effect!r} is no effect")

@@ -90,7 +90,7 @@ def rehearse(
     winner: RecordedCommit,
     match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]],
     locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]],
-    confirm_rows: Callable[[Sequence[AddedRows]], bool],
+    confirm_rows: Callable[[Sequence[AddedRows], bool], bool],
 ) -> Rehearsal:
     """Run the commit loop as if the winner were the only commit after the version that the transaction read.
 
@@ -161,7 +161,7 @@ class _Pretence:
     winner: RecordedCommit
     match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]]
     locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
-    confirm_rows: Callable[[Sequence[AddedRows]], bool]
+    confirm_rows: Callable[[Sequence[AddedRows], bool], bool]
     matched: int = 0
     passed: bool = False
 
@@ -202,8 +202,8 @@ class _Pretence:
                 return effects.Matches(tuple(self.match_rows(rows)), 0.0)
             case effects.LocateRows(inputs, outputs):
                 return effects.Relocations(self.locate_rows(inputs, outputs))
-            case effects.ConfirmRows(rows):
-                return effects.Yes() if self.confirm_rows(rows) else effects.No()
+            case effects.ConfirmRows(rows, trusted):
+                return effects.Yes() if self.confirm_rows(rows, trusted) else effects.No()
         raise TypeError(f"{effect!r} is no effect")
 
 

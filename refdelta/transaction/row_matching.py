@@ -64,32 +64,36 @@ class RowMatching:
                 self._matched = (add, alone, predicate) if matches is None else None
                 return
 
-    def confirms(self, snapshot: Snapshot, moved: Iterable[AddedRows]) -> bool:
+    def confirms(self, snapshot: Snapshot, moved: Iterable[AddedRows], *, trusted: bool) -> bool:
         """Whether each of these rows matches.
 
         Args:
             snapshot: a snapshot with the table's schema.
             moved: rows of data files of the table, with their positions.
+            trusted: whether a row matches if that cannot be decided. Then the finer tests are left out, which are of
+                rows for which the predicate is true.
 
         Raises:
             DataFileError: a file cannot be read.
         """
-        return all(self._each_matches(snapshot.with_files(adds_table([only(rows)])), rows) for rows in moved)
+        return all(self._each_matches(snapshot.with_files(adds_table([only(one)])), one, trusted) for one in moved)
 
-    def _each_matches(self, alone: Snapshot, wanted: AddedRows) -> bool:
+    def _each_matches(self, alone: Snapshot, wanted: AddedRows, trusted: bool) -> bool:
         from refdelta.engine.scan.positions import find_rows
         from refdelta.engine.scan.scan import plan_scan
 
         if wanted.rows is None or wanted.count > _CONFIRMED:
-            return False
-        left = wanted.rows
+            return trusted
+        left = wanted.rows if self.asked or not trusted else BitMap64()
         for predicate, matches in self.asked:
             try:
                 for found in find_rows(plan_scan(alone, [], predicate)):
-                    rows = found.rows if matches is None else _single_matches(alone, wanted, found.rows, matches)
+                    rows = found.rows
+                    if matches is not None and not trusted:
+                        rows = _single_matches(alone, wanted, rows, matches)
                     left = left - rows
             except ExpressionError:
-                return False
+                return trusted
         return not left
 
     def placed(self, conflict: ConflictDetails) -> ConflictDetails:

@@ -679,8 +679,8 @@ class Transaction:
     def _match_rows(self, rows: Sequence[AddedRows]) -> Iterator[bool]:
         return self.row_matching.look(self.snapshot, map(only, rows)) if self.snapshot else iter(())
 
-    def _confirm_rows(self, rows: Sequence[AddedRows]) -> bool:
-        return self.snapshot is not None and self.row_matching.confirms(self.snapshot, rows)
+    def _confirm_rows(self, rows: Sequence[AddedRows], trusted: bool) -> bool:
+        return self.snapshot is not None and self.row_matching.confirms(self.snapshot, rows, trusted=trusted)
 
     def _locate_rows(self, inputs: Sequence[Remove], outputs: Sequence[Add]) -> Mapping[str, RelocationById]:
         from refdelta.transaction.row_lookup import trace_rows

@@ -294,7 +294,11 @@ def without_vector(tombstone: Callable) -> Callable:
 
 WRONG = {
     "places are taken from the removes, not from the record": (
-        [(touched, "recorded_relocations", by_removes), (touched, "agrees", lambda _: lambda *_: True)],
+        [
+            (touched, "recorded_relocations", by_removes),
+            (touched, "agrees", lambda _: lambda *_: True),
+            (TouchedFiles, "unconfirmed", lambda _: {}),
+        ],
         "the rows are",
     ),
     "rows that a vector hides no more are forgotten": (

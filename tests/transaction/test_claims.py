@@ -137,9 +137,9 @@ STATEMENTS = {
 }
 
 
-def of_another_engine(path, change=lambda _: None):
+def of_another_engine(path, change=lambda _: None, engine="another/1.0"):
     lines = lines_of(path, 4)
-    lines[0]["commitInfo"]["engineInfo"] = "another/1.0"
+    lines[0]["commitInfo"]["engineInfo"] = engine
     change(lines[0]["commitInfo"]["rowPlaces"])
     write_lines(path, 4, lines)
 
@@ -161,10 +161,11 @@ def test_a_true_record_of_another_engine_is_followed(tmp_path, statement):
     assert gone == ({5} if statement in {"delete", "update"} else {5, 15})
 
 
+@pytest.mark.parametrize("engine", ["another/1.0", "refdelta/0.2.0"])
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_rows_that_do_not_satisfy_the_reads_at_their_new_places_are_not_there(tmp_path, statement):
+def test_rows_that_do_not_satisfy_the_reads_at_their_new_places_are_not_there(tmp_path, statement, engine):
     late = compacted(tmp_path / "t", STATEMENTS[statement])
-    of_another_engine(tmp_path / "t", other_order)
+    of_another_engine(tmp_path / "t", other_order, engine)
     with pytest.raises(errors.ConcurrentModificationError) as raised:
         late.commit()
     assert "version 4 moved rows to other places than it records" in str(raised.value.conflict.fallbacks) or (

@@ -97,10 +97,15 @@ class MatchRows(msgspec.Struct, frozen=True):
 
 class ConfirmRows(msgspec.Struct, frozen=True):
     """Would the transaction have read each of these rows, which it read before another writer moved them? Reply:
-    :class:`Answer` or :class:`Failed`. No, if it cannot be decided.
+    :class:`Answer` or :class:`Failed`.
+
+    Attributes:
+        rows: the rows.
+        trusted: whether the answer is yes if it cannot be decided; otherwise it is no.
     """
 
     rows: tuple[AddedRows, ...]
+    trusted: bool = False
 
 
 class LocateRows(msgspec.Struct, frozen=True):

@@ -245,8 +245,8 @@ class _Loop:
                     yield from self._match_rows(rows, facts)
                 case NeedPlaces(unlocated):
                     yield from self._locate_rows(unlocated, winner, facts)
-                case NeedConfirmation(rows):
-                    facts.confirmed = yield from self._confirm_rows(rows)
+                case NeedConfirmation(rows, trusted):
+                    facts.confirmed = yield from self._confirm_rows(rows, trusted=trusted)
         if verdict.passed is not None:
             self.tally.rules += len(RULES)
             if self.state.advance(verdict.passed):
@@ -300,18 +300,21 @@ class _Loop:
                 self.reasons[f"the rows of winners' new files cannot be looked at: {error}"] = None
                 facts.matches.update((file_key(add), True) for add in files)
 
-    def _confirm_rows(self, rows: tuple[AddedRows, ...]) -> effects.Steps[bool]:
-        """Whether rows that a winner moved satisfy the reads at their new places."""
-        refusal = self.state.read.undecidable or self.budget.refusal([one.add for one in rows])
-        if refusal is not None:
-            self.reasons[refusal] = None
-            return False
-        match (yield from ask(effects.ConfirmRows(rows), effects.Answer)):
-            case effects.Failed(error):
-                self.reasons[f"rows that another writer moved cannot be looked at: {error}"] = None
-                return False
-            case reply:
+    def _confirm_rows(self, rows: tuple[AddedRows, ...], *, trusted: bool) -> effects.Steps[bool]:
+        """Whether rows that a winner moved satisfy the reads at their new places; if that cannot be decided, whether
+        the winner is trusted.
+        """
+        # The budget may not make a conflict of what must commit.
+        over = None if trusted else self.budget.refusal([one.add for one in rows])
+        refusal = self.state.read.undecidable or over
+        if refusal is None:
+            reply = yield from ask(effects.ConfirmRows(rows, trusted), effects.Answer)
+            if not isinstance(reply, effects.Failed):
                 return isinstance(reply, effects.Yes)
+            refusal = f"rows that another writer moved cannot be looked at: {reply.error}"
+        if not trusted:
+            self.reasons[refusal] = None
+        return trusted
 
     def _locate_rows(self, wanted: Unlocated, winner: Footprint, facts: Facts) -> effects.Steps[None]:
         facts.sought.add(wanted.group)

@@ -80,9 +80,14 @@ class NeedPlaces(msgspec.Struct, frozen=True):
 class NeedConfirmation(msgspec.Struct, frozen=True):
     """The check needs to know whether the transaction would have read all of these rows, which it read before another
     writer moved them: in ``Facts.confirmed``.
+
+    Attributes:
+        rows: the rows.
+        trusted: whether the winner's claim stands if that cannot be decided.
     """
 
     rows: tuple[AddedRows, ...]
+    trusted: bool
 
 
 Found = Dispute | NeedVectors | NeedRows | NeedPlaces | NeedConfirmation | None
@@ -203,7 +208,7 @@ def _with_rows(test: Test) -> Test:
             return NeedPlaces(asked.unlocated)
         if asked.vectors_needed:
             return NeedVectors(asked.vectors_needed)
-        return NeedConfirmation(asked.unconfirmed) if asked.unconfirmed else test(asked)
+        return NeedConfirmation(asked.unconfirmed, asked.touched.is_trusted) if asked.unconfirmed else test(asked)
 
     return first
 

@@ -211,7 +211,8 @@ TABLE: tuple[Claim, ...] = (
         "refdelta: OPTIMIZE, REORG",
         "Rows are at these places, if the record agrees with the actions: the runs of an output are its numRecords; "
         "those of an input are without gap or overlap, and are its numRecords less the rows of the recorded vector, "
-        "which hides no more than the vector of the remove; every input is removed. Else the files were removed.",
+        "which hides no more than the vector of the remove; every input is removed. Else the files were removed; so, "
+        "too, if rows that the transaction read do not satisfy its reads at their new places.",
         "",
     ),
     Claim(
@@ -221,7 +222,12 @@ TABLE: tuple[Claim, ...] = (
         "reads at their new places too, and it changes all of them or none.",
         "An engine written from the documents recorded wrong places in its first race.",
     ),
-    Claim("row ids of rewritten files", "refdelta, delta-spark: OPTIMIZE, REORG", "Rows keep their ids.", ""),
+    Claim(
+        "row ids of rewritten files",
+        "refdelta, delta-spark: OPTIMIZE, REORG",
+        "Rows keep their ids, unless those that the transaction read do not satisfy its reads at their new places.",
+        "",
+    ),
     Claim(
         "row ids of rewritten files",
         "any other writer or operation",

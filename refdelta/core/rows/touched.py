@@ -220,11 +220,12 @@ class TouchedFiles:
         return {**self._believed(recorded), **self._believed(by_id)}
 
     def _believed(self, found: Mapping[str, Relocation]) -> Mapping[str, Relocation]:
-        if self.facts.confirmed or all(map(self._is_trusted, found.values())):
-            return found
-        return found if self.facts.confirmed is None and self._can_confirm(found) else {}
+        confirmed = self.facts.confirmed
+        if confirmed is None:
+            confirmed = all(map(self._trusts, found.values())) or self._can_confirm(found)
+        return found if confirmed else {}
 
-    def _is_trusted(self, relocation: Relocation) -> bool:
+    def _trusts(self, relocation: Relocation) -> bool:
         """Whether the writer is believed about the order of rows."""
         trusted = claims.keeps_row_ids if relocation.copied is None else claims.keeps_order
         return trusted(self.winner.engine, self.winner.operation)
@@ -234,18 +235,29 @@ class TouchedFiles:
         or all left. Of other rows, the wrong ones would be changed if two of them were confused.
         """
         known = self.known
-        moved = {path: known.states[path] for path in found.keys() & known.states.keys()}
-        return not known.everything and all(
-            isinstance(one.read, BitMap64)
-            and (not any_of(one.gone) or one.gone == one.read)
+        return self._are_exact(found) and all(
+            (not any_of(one.gone) or one.gone == one.read)
             and (found[path].copied is None or known.records(path) is not None)
-            for path, one in moved.items()
+            for path, one in known.states.items()
+            if path in found
         )
+
+    def _are_exact(self, found: Mapping[str, Relocation]) -> bool:
+        """Whether the known rows of these files are those that satisfied the reads."""
+        known = self.known
+        return not known.everything and all(
+            isinstance(known.states[path].read, BitMap64) for path in found.keys() & known.states.keys()
+        )
+
+    @functools.cached_property
+    def is_trusted(self) -> bool:
+        """Whether the new places stand unless the rows there contradict the reads."""
+        return all(map(self._trusts, self.relocations.values()))
 
     @functools.cached_property
     def unconfirmed(self) -> Mapping[str, BitMap64]:
         """The new places of rows that were read, by normalized path of the file, if their reads must be asked again."""
-        if self.facts.confirmed is not None or all(map(self._is_trusted, self.relocations.values())):
+        if self.facts.confirmed is not None or (self.is_trusted and not self._are_exact(self.relocations)):
             return {}
         return self.moved
 
@@ -421,7 +433,7 @@ class TouchedFiles:
         if path in self.known.states:
             state = self.known.states[path]
             yield from file_state.vectors_needed(state, self._followed(path, change), self.winner)
-            if isinstance(change, Relocation) and not self._is_trusted(change):
+            if isinstance(change, Relocation) and not self._trusts(change):
                 yield from (self.winner.added[output].deletion_vector for output in change.outputs)
         if self.known.vectors and path in self.known.inputs:
             yield from self.groups[self.known.inputs[path]].vectors_needed({path: change})
