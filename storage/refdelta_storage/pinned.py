@@ -76,6 +76,7 @@ class PinnedFolder(WrapperStore):
         with self._writing(key) as (stream, temporary, name):
             yield stream
             self._sync(stream)
+            self._drop_checksum(name)
             os.rename(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     @contextmanager
@@ -88,6 +89,7 @@ class PinnedFolder(WrapperStore):
         with self._writing(key) as (stream, temporary, name):
             yield stream
             self._sync(stream)
+            self._drop_checksum(name)
             try:
                 os.link(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
             except FileExistsError:
@@ -145,6 +147,11 @@ class PinnedFolder(WrapperStore):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
 
+    def _drop_checksum(self, name: str) -> None:
+        """As :func:`refdelta_storage.disk.drop_checksum`."""
+        folder, _, last = name.rpartition("/")
+        self._unlink(f"{folder}/.{last}.crc" if folder else f".{last}.crc")
+
     def remove_empty(self, folder: str) -> None:
         """Remove the folder, or one in it, if it is empty and still has its path."""
         with contextlib.suppress(OSError):
@@ -162,10 +169,9 @@ class PinnedFolder(WrapperStore):
                 others.append(key)
                 continue
             name = key.removeprefix(self._folder)
-            folder, _, last = name.rpartition("/")
             try:
                 self._unlink(name)
-                self._unlink(f"{folder}/.{last}.crc" if folder else f".{last}.crc")
+                self._drop_checksum(name)
             except OSError as error:
                 raise failure("delete", key, self.uri, error) from error
         self.inner.delete(others)

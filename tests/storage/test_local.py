@@ -399,6 +399,18 @@ class TestFilesOfOthers:
             stream.write(b"new")
         assert files(tmp_path) == ["log/.2.json.crc", "log/2.json", "log/3.json", "log/_last_checkpoint", "log/part"]
 
+    def test_writes_through_a_pinned_folder_remove_them_too(self, tmp_path):
+        store = LocalStore(tmp_path)
+        for name in ("1.json", "2.json", "3.json"):
+            store.put(f"log/{name}", b"old")
+            (tmp_path / "log" / f".{name}.crc").write_bytes(b"crc\0")
+        (tmp_path / "log" / ".4.json.crc").write_bytes(b"stale")
+        with store.pinned("log") as pinned:
+            pinned.put("log/1.json", b"new")
+            pinned.delete(["log/2.json"])
+            assert isinstance(pinned.put_if_absent("log/4.json", b"new"), Created)
+        assert files(tmp_path) == ["log/.3.json.crc", "log/1.json", "log/3.json", "log/4.json"]
+
     def test_names_that_are_not_ours_to_use(self, tmp_path):
         store = LocalStore(tmp_path)
         for key in (".a.crc", "b/.a.crc", f"{local_module.TEMPORARY}x"):
