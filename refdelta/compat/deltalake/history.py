@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any
 
+from refdelta.core.log.vacuums import FULL, STARTS
+
 _OPERATIONS = {"ADD COLUMNS": "ADD COLUMN"}
 _SNAKE = frozenset({"WRITE", "DELETE", "UPDATE", "MERGE"})
 """Operations whose metrics deltalake writes with underscores."""
@@ -44,6 +46,8 @@ def _parameters(operation: Any, given: dict[str, Any]) -> dict[str, str]:
             values = {"constraints": [values]}
         case "ADD COLUMNS":
             values = {"fields": [each["column"] for each in json.loads(values["columns"])]}
+        case "VACUUM START" | "VACUUM END":
+            values = {name: value for name, value in values.items() if name not in {FULL, STARTS}}
     return {name: value if isinstance(value, str) else _text(value) for name, value in values.items()}
 
 

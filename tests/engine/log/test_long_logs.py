@@ -98,7 +98,9 @@ def test_a_log_of_several_pages_on_s3(s3_server, monkeypatch):
             monkeypatch.setattr("refdelta.api.handle._MOMENT", moment)
             proxy.reset()
             write_deltalake(table, ROW, mode="append")
-            assert proxy.counts == {**looks, "PUT data": 1, "PUT commit": 1, "PUT checksum": 1}
+            table.settle()
+            # The commit is read again in the background, to see that the checksum is beside it.
+            assert proxy.counts == {**looks, "PUT data": 1, "PUT commit": 1, "PUT checksum": 1, "GET commit": 1}
         proxy.reset()
         table.cleanup_metadata()
         assert proxy.counts == {"LIST log": 2}
