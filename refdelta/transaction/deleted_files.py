@@ -91,7 +91,7 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
     seen_to = known.without_vacuum[0] if known.without_vacuum[1] <= oldest_ms else -1
     read: list[tuple[int, int, dict[str, Any]]] = []
     named, unnamed, uncertain = set[int](), False, False
-    for version, time_ms, look in _newest_first(snapshot):
+    for version, time_ms, look in _newest_first(snapshot, seen_to):
         early = version <= seen_to or time_ms < oldest_ms
         if time_ms < now - 2 * LONGEST_MS or (early and not uncertain):
             break
@@ -104,16 +104,20 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
         elif info.get("operation") == VACUUM_START and version not in named:
             # Of several STARTs before an END without names it is not known which one it ends.
             uncertain = uncertain or (unnamed and since_ms <= deletes_before(info, time_ms))
+        if version == seen_to + 1 and not uncertain:
+            break
     if not any(info for _, _, info in read):
         known.without_vacuum = snapshot.version, oldest_ms
     return in_progress(reversed(read), now)
 
 
-def _newest_first(snapshot: Snapshot) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
-    """Version, file time and a function that returns the commitInfo of the commits up to a snapshot, newest first."""
+def _newest_first(snapshot: Snapshot, seen_to: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
+    """Version, file time and a function that returns the commitInfo of the commits up to a snapshot, newest first. Most
+    callers end after those that follow ``seen_to``.
+    """
     store = snapshot.store
     if store.capabilities.remote:
-        yield from _listed(store, snapshot.version + 1)
+        yield from _listed(store, snapshot.version + 1, min(_FIRST_LISTED, snapshot.version - seen_to))
         return
     # A listing of a long log takes longer than a look at its last files.
     with store_errors("read the log"), suppress(ObjectNotFoundError):  # older versions were cleaned up
@@ -127,8 +131,7 @@ def _commit_info(store: Store, key: str) -> dict[str, Any]:
         return commit_info_of(store.get(key))
 
 
-def _listed(store: Store, end: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
-    count = _FIRST_LISTED
+def _listed(store: Store, end: int, count: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
     while end > 0:
         start = max(0, end - count)
         names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in list_log(store, start))

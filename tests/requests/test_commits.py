@@ -126,8 +126,13 @@ def test_commits_of_files_that_are_there(proxy, four, told):
     proxy.reset()
     stats = json.dumps({"numRecords": 10})
     four.create_write_transaction([AddAction("f", 1, {}, 1, True, stats)], "append", ROW.schema)
+    four.settle()
     assert proxy.counts == told("write-20")
-    assert four.count() == 60
+    proxy.reset()
+    four.create_write_transaction([AddAction("g", 1, {}, 1, True, stats)], "append", ROW.schema)
+    four.settle()
+    assert proxy.counts == told("write-24")
+    assert four.count() == 70
 
 
 def test_statements(proxy, place, told):
