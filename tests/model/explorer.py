@@ -22,6 +22,7 @@ from model.search import Search
 from refdelta.core.commit.effects import (
     Commits,
     Committed,
+    ConfirmRows,
     Descriptors,
     Effect,
     Elapsed,
@@ -184,7 +185,7 @@ class Explorer(Search[World]):
 
     def _commutes(self, world: World, effect: Effect) -> bool:
         """Whether no step of another writer changes the reply, and no step of another depends on this one."""
-        if isinstance(effect, Pause | MatchRows | WriteVectors | ReadVectors):
+        if isinstance(effect, Pause | MatchRows | ConfirmRows | WriteVectors | ReadVectors):
             # A vector gets a name that nobody has used, and stays as long as a version names it.
             return True
         if self.cleanup:
@@ -216,6 +217,8 @@ class Explorer(Search[World]):
             reply = Vectors(tuple(self._read(world, index, one) for one in effect.descriptors))
         elif isinstance(effect, MatchRows):
             reply = Matches(tuple(self.contents.rows.matches(one.add) for one in effect.rows), 0.0)
+        elif isinstance(effect, ConfirmRows):
+            reply = Yes() if effect.trusted else No()
         yield f"{effect_name(effect)} {type(reply).__name__}", self._reply(carried_out, index, reply)
         if not local.faults or isinstance(effect, Pause | VersionExists):
             # A crash before the next effect is the same; a refused VersionExists is asked again like any read.
