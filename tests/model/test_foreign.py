@@ -135,7 +135,7 @@ LEFT_OUT = {
     "the last commitInfo counts": ("two commitInfos", [(footprint, "_agreed", lambda infos: infos[-1])]),
     "places are followed that contradict the commit": (
         "places",
-        [(touched, "agrees", lambda *_: True), *believed("keeps_order")],
+        [(touched, "agrees", lambda *_: True), *believed("keeps_order"), (TouchedFiles, "unconfirmed", {})],
     ),
     "places of any writer are in order": ("places", believed("keeps_order")),
     "rows are confused that match": ("places", [(TouchedFiles, "_can_confirm", lambda *_: True)]),

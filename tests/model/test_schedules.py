@@ -146,7 +146,7 @@ def deletes(name: str, *rows: int, reads: tuple[int, ...] = ()) -> PreparedCommi
         read_version=0,
         read_set=ReadSet(version=0).with_rows([(SHARED, BitMap64([*rows, *reads]))]),
         actions=[],
-        commit_info={"operation": "DELETE"},
+        commit_info={"operation": "DELETE", "engineInfo": "refdelta/0.2.0"},
         txn_id=f"txn-{name}",
         changes=RowChanges(deletes=(RowDelete(SHARED, BASE, BitMap64(rows)),), vectors=True, row_level=True),
     )
@@ -160,7 +160,7 @@ def compacts(name: str) -> PreparedCommit:
         read_version=0,
         read_set=ReadSet(version=0),
         actions=[],
-        commit_info={"operation": "OPTIMIZE"},
+        commit_info={"operation": "OPTIMIZE", "engineInfo": "refdelta/0.2.0"},
         txn_id=f"txn-{name}",
         changes=RowChanges(groups=(group,), vectors=True, row_level=True),
     )
@@ -233,7 +233,7 @@ def test_a_look_at_the_rows_of_an_append(matches):
         read_version=0,
         read_set=ReadSet(version=0).with_predicate(k).with_rows([(SHARED, BitMap64([1]))]),
         actions=[],
-        commit_info={"operation": "DELETE"},
+        commit_info={"operation": "DELETE", "engineInfo": "refdelta/0.2.0"},
         txn_id="txn-reads",
         table=ReadTable(),
         changes=RowChanges(deletes=(RowDelete(SHARED, BASE, BitMap64([1])),), vectors=True, row_level=True),
