@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
-from refdelta.catalog.sql import _CREATING, _PURGED, _SEALED, _TABLES, SqlCatalog, _is_sealed
+from refdelta.catalog.sql import _TABLES, SqlCatalog, is_sealed, unsealed
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
@@ -192,9 +192,9 @@ class ServedCatalog(SqlCatalog):
             return None
         entry = Entry(row.name, row.location, row.managed, row.id, row.commits)
         latest = row.latest
-        if _is_sealed(row):
-            latest = (_PURGED if latest <= _PURGED - _CREATING else _SEALED) - latest
-        return Row(entry, latest, row.published, row.created_ms, sealed=_is_sealed(row))
+        if is_sealed(row):
+            latest = unsealed(latest)
+        return Row(entry, latest, row.published, row.created_ms, sealed=is_sealed(row))
 
     def drop(self, entry: Entry) -> None:
         """Drop a table by its id, with all its commits in its log; also one whose drop did not come to its end.

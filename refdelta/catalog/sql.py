@@ -288,7 +288,7 @@ class SqlCatalog(Catalog):
             sealed = sa.case((latest >= _CREATING, _PURGED - latest), else_=_PURGED - _SEALED + latest)
         else:
             sealed = _SEALED - latest
-        if not self._change(f"drop {entry.name}", entry, [change.values(latest=sealed)], _is_sealed) and not _is_sealed(
+        if not self._change(f"drop {entry.name}", entry, [change.values(latest=sealed)], is_sealed) and not is_sealed(
             self._by_id(entry)
         ):
             raise self._gone(entry)
@@ -300,9 +300,9 @@ class SqlCatalog(Catalog):
             _TABLES.c.id == entry.table_id, latest <= _SEALED - _CREATING, latest > _PURGED - _CREATING
         )
         change = change.values(latest=_SEALED - latest)
-        self._change(f"drop {entry.name}", entry, [change], lambda row: row is not None and not _is_sealed(row))
+        self._change(f"drop {entry.name}", entry, [change], lambda row: row is not None and not is_sealed(row))
         row = self._by_id(entry)
-        return row is not None and not _is_sealed(row)
+        return row is not None and not is_sealed(row)
 
     def _drop(self, entry: Entry) -> None:
         change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED - _CREATING)
@@ -493,7 +493,7 @@ class SqlRatifier:
         latest = rows[0].latest
         self._sealed = latest < _CREATING
         if self._sealed:
-            latest = (_PURGED if latest <= _PURGED - _CREATING else _SEALED) - latest
+            latest = unsealed(latest)
         return Ratified(
             latest,
             tuple(map(_commit, (row for row in rows if row.version is not None))),
@@ -706,7 +706,13 @@ class _LostError(Exception):
     """Internal: a transaction may have been carried out or not."""
 
 
-def _is_sealed(row: Any) -> bool:
+def unsealed(latest: int) -> int:
+    """The latest version of a table that is being dropped, by the column ``latest`` of its row."""
+    return (_PURGED if latest <= _PURGED - _CREATING else _SEALED) - latest
+
+
+def is_sealed(row: Any) -> bool:
+    """Whether a row is of a table that is being dropped."""
     return row is not None and row.latest < _CREATING
 
 
