@@ -51,9 +51,15 @@ class Killing(WrapperStore):
         super().put(key, data)
         self._point()
 
-    @contextmanager
     def open_output(self, key):
-        with super().open_output(key) as stream:
+        return self._written(super().open_output(key))
+
+    def create_output(self, key):
+        return self._written(super().create_output(key))
+
+    @contextmanager
+    def _written(self, output):
+        with output as stream:
             self._point()
             yield stream
             stream.flush()
@@ -64,6 +70,12 @@ class Killing(WrapperStore):
         for key in keys:
             self._point()
             super().delete([key])
+        self._point()
+
+    def delete_unchanged(self, infos):
+        for info in infos:
+            self._point()
+            super().delete_unchanged([info])
         self._point()
 
 

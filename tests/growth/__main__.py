@@ -3,8 +3,8 @@
     python -m growth [--texts 200] [--commits 100] [--seed 1] [--only NAME] [--longest 65536]
 
 Each shape is made of some 1,000 characters, then of four times as many, and so on. It is a finding where the cost grows
-faster than the length, where one input takes more than 12 s of processor time or 3 GiB, and where anything but a
-``DeltaError`` is raised. Shapes run in a child, which may die; the next one goes on with the next shape.
+faster than the length, where one input takes more than 40 times the processor time of a plain one or 3 GiB, and where
+anything but a ``DeltaError`` is raised. Shapes run in a child, which may die; the next one goes on with the next shape.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
 TESTS = Path(__file__).resolve().parents[1]
-MEMORY, SECONDS = 3 << 30, 12
+MEMORY = 3 << 30
 SMALLEST, FACTOR = 1_024, 4
 NOTICED = 0.4
 """Seconds below which a cost is no finding, however it grew: what a first time takes, and a look at the clock."""
 FASTER = 2.5
 """How much more than its length an input may cost when it becomes four times as long; twice it is quadratic."""
 FOUND = 3
+PLAIN, TIMES_PLAIN = 65_536, 40
+"""An input may take so many times what a plain list of so many characters takes on the same machine."""
 
 
 Costs = Callable[[int], dict[str, float]]
@@ -69,16 +72,28 @@ def judged(costs: Costs, longest: int) -> str | None:
     return None
 
 
+def longest_time() -> float:
+    """The seconds of processor time that one input may take: a multiple of what a plain one takes."""
+    from growth import victims
+
+    plain = "n IN (" + ", ".join(map(str, range(10_000, 10_000 + PLAIN // len("10000, ")))) + ")"
+    victims.text(plain)  # what only a first time costs
+    start = time.process_time()
+    victims.text(plain)
+    return TIMES_PLAIN * (time.process_time() - start)
+
+
 def child(given: argparse.Namespace) -> int:
     """Judge shapes from one on; the one that is judged is noted, so that the parent knows it if this process dies."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    limit = longest_time()
     for number, (name, costs) in enumerate(shapes(given)):
         if number < given.start or (given.only and given.only not in name):
             continue
         Path(given.note).write_text(f"{number}\n{name}")
 
         def limited(size: int, costs: Costs = costs) -> dict[str, float]:
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, limit)
             return costs(size)
 
         try:

@@ -36,7 +36,7 @@ def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(mon
     (tmp_path / "sitecustomize.py").write_text(
         "import os, growth.victims as victims\n"
         "def text(sql, text=victims.text, seen=[]):\n"
-        "    seen.append(sql)\n"
+        "    if len(sql) < 2048: seen.append(sql)\n"  # not the plain one, which is measured first
         "    if len(seen) == 2: os._exit(9)\n"
         "    return {}\n"
         "victims.text = text\n"

@@ -414,6 +414,7 @@ class Restores:
                 source.backup(copy)
             return target
         with self._session() as connection:
+            connection.execute(sa.text("set transaction isolation level repeatable read"))  # a copy of one moment
             return [
                 (table, connection.execute(sa.text(f"select * from {table}")).mappings().all())
                 for table in ("refdelta_tables", "refdelta_commits")

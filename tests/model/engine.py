@@ -201,6 +201,7 @@ class Engine(Branches):
         transaction = WriteTransaction(
             self.store, version.content, isolation=isolation, commit_properties=properties, **application
         )
+        transaction._dropped.detach()  # its copies end, and a failed one leaves what it has written
         try:
             shown = case.call(transaction)
         except errors.DeltaError as error:
@@ -211,7 +212,6 @@ class Engine(Branches):
             raise Wrong(f"{case.name} did not fail; before it: {version}")
         if shown is not None:
             assert shown == data_of(case.statement.found(version.state)), (case.name, str(version))
-        transaction._dropped.detach()  # its copies end
         return Begun(transaction, frozenset(self.store.written))
 
     def attempt(self, version: Version, staged: Staged) -> Committed | None:

@@ -176,9 +176,7 @@ def _vector(number: int, hidden: tuple[int, ...], *, changes: bool) -> Deed:
 
 
 def _swap(number: int | None, rows: tuple[Any, ...], *, leaves: bool | None, comes: bool) -> Deed:
-    """A file goes, or none; and one with these rows comes, or none. The last row that goes stays, where ``rows`` is of
-    one row more.
-    """
+    """A file goes, or none; and these rows come, or none."""
 
     def deed(core: WithForeign, version: Version) -> list[AnyAction] | None:
         file = None if number is None else _file(core, version, number)
@@ -186,6 +184,19 @@ def _swap(number: int | None, rows: tuple[Any, ...], *, leaves: bool | None, com
             return None
         gone = [] if file is None else [_removed(file, changes=leaves)]
         return [*gone, *(core._write(rows, data_change=comes) if rows else [])]
+
+    return deed
+
+
+def _grow(number: int) -> Deed:
+    """A file goes, and new rows come, one more than it had."""
+
+    def deed(core: WithForeign, version: Version) -> list[AnyAction] | None:
+        file = _file(core, version, number)
+        if file is None:
+            return None
+        rows = [(20 + at, at % 2) for at in range(len(file.live) + 1)]
+        return [_removed(file, changes=False), *core._write(rows, data_change=False)]
 
     return deed
 
@@ -267,7 +278,7 @@ def hidden_rows() -> Iterator[Foreign]:
         )
         # Of a known engine they are found by the statistics of the removes, which refdelta does not write.
         if not (known and engine == OURS):
-            yield _made("rows of no file", "more rows", _swap(1, new, leaves=False, comes=False), **info)
+            yield _made("rows of no file", "more rows", _grow(1), **info)
         yield _made("rows that go", "a file goes", _swap(0, (), leaves=False, comes=False), **info)
         yield _made("no lie", "the same", _refresh(changes=False), **info)
         yield _made("no lie", "the same, as new", _refresh(changes=True), **info)

@@ -83,7 +83,7 @@ def _applications_not_read() -> Patches:
 def _own_footprint(**fields: Any) -> Callable[[], Patches]:
     """The transaction's own footprint has these fields; those of winners are what they are."""
     fold = state.fold
-    return _method(state, "fold", lambda *given: msgspec.structs.replace(fold(*given), **fields))
+    return _method(state, "fold", lambda *given, **how: msgspec.structs.replace(fold(*given, **how), **fields))
 
 
 def _only_the_finest() -> Patches:
