@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,9 +45,13 @@ test: setup  ## tests of all kinds, real Spark and real servers, too (ten minute
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier test
 
-test-all: setup  ## also the long ones, which take turns by the day, and every exhaustive search; what CI runs
+test-all: setup  ## also a part of the long ones, and every exhaustive search; what CI runs
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier all
+
+test-every: setup  ## every test and every example, before a release (hours)
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
+	$(PYTEST)
 
 floors: setup  ## the tests of make check with the lowest declared versions, in .venv-floors (minutes)
 	$(BIN)/python .ci/environments.py floors
@@ -55,8 +59,8 @@ floors: setup  ## the tests of make check with the lowest declared versions, in 
 pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.14, where these are installed (minutes each)
 	$(BIN)/python .ci/environments.py 3.12 3.13 3.14
 
-environments: setup  ## a quarter of these tests, others each day, in turns with the lowest versions and on Python 3.13, if it is there (a minute)
-	$(BIN)/python .ci/environments.py --part 4 floors 3.13
+environments: setup  ## a quarter of the tests of make check with the lowest declared versions (a minute)
+	$(BIN)/python .ci/environments.py --part 4 floors
 
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
@@ -68,7 +72,7 @@ histories: setup  ## delta-spark writes random histories of tables, HISTORIES=0-
 
 HISTORIES ?= 0-99
 
-oracle: setup  ## every test on Spark, those too that are the turn of another day in test-all (half an hour)
+oracle: setup  ## every test on Spark, those too that test-all leaves out (half an hour)
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) -m spark
 

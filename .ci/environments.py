@@ -2,13 +2,11 @@
 
 `floors` installs the lowest version of each dependency that pyproject.toml declares, and the pinned pytest,
 into .venv-floors. `3.12` and others install the pinned versions into .venv-3.12. A version of Python that is not
-installed is named and passed over. `--part 4` before them runs every fourth file of tests in one of the environments,
-others each day: of two environments, in eight days all but those of Spark.
+installed is named and passed over. `--part 4` before them runs every fourth file of tests, without those on Spark.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 import shutil
@@ -38,7 +36,7 @@ def floors() -> list[str]:
 
 def requirements(*, whole: bool) -> list[str]:
     """The project with its extras and tools of development; if not ``whole``, without the large ones that
-    :func:`turn` does without.
+    :func:`part` does without.
     """
     if whole:
         return ["-e", f"{ROOT}[dev]"]
@@ -47,13 +45,12 @@ def requirements(*, whole: bool) -> list[str]:
     return ["-e", f"{ROOT}[{wanted}]", *(one for one in extras["dev"] if not one.startswith(("refdelta[", *_LARGE)))]
 
 
-def turn(files: list[str], parts: int, names: list[str], day: dt.date) -> tuple[str, list[str]]:
-    """The environment and the files of tests whose turn it is, without those for which pyspark has to be installed: the
-    versions of Spark are pinned exactly.
+def part(files: list[str], parts: int) -> list[str]:
+    """One of so many parts of the files of tests, without those for which pyspark has to be installed: the versions of
+    Spark are pinned exactly.
     """
     others = [name for name in files if not name.startswith(("tests/spark/", "tests/oracle/", "tests/cli/test_cross"))]
-    part, which = divmod(day.toordinal(), len(names))
-    return names[which], others[part % parts :: parts]
+    return others[::parts]
 
 
 def python_of(version: str) -> str | None:
@@ -74,10 +71,7 @@ def main(names: list[str]) -> int:
     failed, files = False, ["tests"]
     if names[:1] == ["--part"]:
         found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
-        day = dt.date.fromisoformat(os.environ.get("REFDELTA_DAY") or dt.datetime.now(dt.UTC).date().isoformat())
-        parts, names = int(names[1]), names[2:]
-        name, files = turn(found, parts, names, day)
-        names = [name]
+        files, names = part(found, int(names[1])), names[2:]
     for name in names:
         python = sys.executable if name == "floors" else python_of(name)
         if python is None:

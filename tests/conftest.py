@@ -88,7 +88,7 @@ def _has_room(folder: Path) -> bool:
 
 def pytest_report_header(config: pytest.Config) -> str:
     tier = config.getoption("tier")
-    return f"tier: {tier}, day: {tiers.today()}" if tier else "tier: none, nothing is left out"
+    return f"tier: {tier}" if tier else "tier: none, nothing is left out"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -4,26 +4,23 @@ A tier contains the ones before it: ``make check``, ``make test`` and ``make tes
 ``pytest`` alone leaves nothing out, so that whatever is named on its command line runs, and runs whole.
 ``tests/README.md`` has the table.
 
-Five things can be said of a test:
+A tier is the same set of tests on every day, so that one commit has one verdict. What ``all`` leaves out is run by
+``make test-every``, before a release.
+
+Four things can be said of a test:
 
 - ``@pytest.mark.tier("test")``: the first tier that has it. Tests that need Java or a server have ``test`` by
   themselves (:func:`first_tier`).
 - ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
-- ``@pytest.mark.sample(test=2, all=4, daily=True)``: a part that is another one each day. ``of="name"`` counts the
-  cases of several tests together.
-- ``@pytest.mark.every_day``: of what ``test`` leaves out, ``all`` runs a part that is another one each day
-  (:data:`TURNS`), but these always. Exhaustive searches have it.
-- ``@examples(200)``: how many examples Hypothesis tries; the smaller tiers try a part of them, and ``all`` tries all of
-  them on every third day.
+  ``of="name"`` counts the cases of several tests together.
+- ``@pytest.mark.whole``: of what ``test`` leaves out, ``all`` runs a part (:data:`PARTS`), but these whole. Exhaustive
+  searches have it.
+- ``@examples(200)``: how many examples Hypothesis tries without a tier; a tier tries a part of them.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
-import os
-import sys
-import zlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -38,60 +35,43 @@ T = TypeVar("T")
 
 CHECK, TEST, ALL = TIERS = ("check", "test", "all")
 
-TURNS: Final = {"spark": 9, "other": 4}
-"""Of the tests on Spark that ``test`` leaves out, ``all`` runs a ninth, another one each day: what delta-spark
-answers changes with its pinned version only. Of the others it runs a quarter.
+PARTS: Final = {"spark": 9, "other": 4}
+"""Of the tests on Spark that ``test`` leaves out, ``all`` runs a ninth: what delta-spark answers changes only with its
+pinned version. Of the others it runs a quarter.
 """
 
 FEWEST: Final = 5
 """Examples that any tier tries: below some five, Hypothesis tries little but the simplest."""
 
-_SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 1.0}
-
-WHOLE_EVERY: Final = 3
-"""In ``all``, the random tests of a file try all their examples on every third day, and two fifths on the others."""
-
-_OTHER_DAYS: Final = 0.4
+_SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 0.4}
 _SERVICES: Final = {"spark", "s3_server", "azure_server", "postgres_server"}
 _STORES: Final = {"s3", "azure"}  # as cases name what a server stands for
 
 # Module state, since decorators ask before there is any test: tests/conftest.py sets it from --tier.
-_chosen = ALL
-_by_turns = False
+_chosen: str | None = None
 
 
 def choose(tier: str | None) -> None:
     """Make this the tier of the run; None for a run that leaves nothing out."""
-    global _chosen, _by_turns
-    _chosen, _by_turns = tier or ALL, tier == ALL
+    global _chosen  # noqa: PLW0603 - decorators have no other place to ask
+    _chosen = tier
 
 
-def chosen() -> str:
-    """The tier of the run."""
+def chosen() -> str | None:
+    """The tier of the run; None for one that leaves nothing out."""
     return _chosen
 
 
 def budget(most: int, *, fewest: int = FEWEST) -> int:
     """How many of at most ``most`` examples, steps or inputs this tier tries; never fewer than ``fewest`` of them."""
-    share = _SHARE[_chosen]
-    if _by_turns:
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_globals["__name__"] == __name__:
-            frame = frame.f_back
-        share = 1.0 if whole_today(frame.f_globals["__name__"]) else _OTHER_DAYS
-    return max(min(most, fewest), round(most * share))
-
-
-def whole_today(module: str) -> bool:
-    """Whether it is the turn of this module's random tests to try all their examples."""
-    return (zlib.crc32(module.encode()) + today().toordinal()) % WHOLE_EVERY == 0
+    return max(min(most, fewest), round(most * _SHARE.get(_chosen or "", 1.0)))
 
 
 def examples(most: int, *, fewest: int = FEWEST, **others: Any) -> hypothesis.settings:
     """Settings of a property.
 
     Args:
-        most: the examples that ``test-all`` tries.
+        most: the examples that a run without a tier tries.
         fewest: the examples that each tier tries at least.
         others: more of ``hypothesis.settings``.
     """
@@ -100,7 +80,7 @@ def examples(most: int, *, fewest: int = FEWEST, **others: Any) -> hypothesis.se
 
 def some(cases: Sequence[T], *, check: int, test: int) -> list[T]:
     """Of a search that one test does over all cases: so many of them in the smaller tiers, evenly spread, else all."""
-    most = {CHECK: check, TEST: test}.get(_chosen, len(cases))
+    most = {CHECK: check, TEST: test}.get(_chosen or ALL, len(cases))
     return [case for at, case in enumerate(cases) if at * most // len(cases) != (at - 1) * most // len(cases)]
 
 
@@ -118,17 +98,16 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     """The tests that this tier does not run.
 
     Of the cases of a test marked ``sample`` those are kept whose names have the smallest hashes: the same ones in each
-    run, spread over all parameters, and hardly others where a case is added. What is drawn by the day takes turns: each
-    day has the ones after those of the day before.
+    run, spread over all parameters, and hardly others where a case is added.
     """
     found = list(items)
     out = _left_out(found, tier)
     if tier == ALL:
         late = [item for item in _left_out(found, TEST) - out if not sample_of(item, ALL)]
-        late = [item for item in late if not item.get_closest_marker("every_day")]
-        for kind, turns in TURNS.items():
+        late = [item for item in late if not item.get_closest_marker("whole")]
+        for kind, parts in PARTS.items():
             some_kind = [item for item in late if bool(item.get_closest_marker("spark")) == (kind == "spark")]
-            out.update(set(some_kind) - set(_turn(some_kind, -(-len(some_kind) // turns))))
+            out.update(_spread(some_kind)[-(-len(some_kind) // parts) :])
     return out
 
 
@@ -141,8 +120,7 @@ def _left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
         elif asked := sample_of(item, tier):
             cases[asked.get("of") or item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
-        asked = sample_of(found[0], tier)
-        out.update(set(found) - set(_turn(found, asked[tier]) if asked.get("daily") else _spread(found)[: asked[tier]]))
+        out.update(_spread(found)[sample_of(found[0], tier)[tier] :])
     return out
 
 
@@ -153,18 +131,6 @@ def _spread(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     )
 
 
-def _turn(items: Iterable[pytest.Item], count: int) -> list[pytest.Item]:
-    """Those whose turn it is today, so many each day."""
-    ordered = _spread(items)
-    first = today().toordinal() * count % len(ordered) if ordered else 0
-    return [*ordered[first:], *ordered[:first]][:count]
-
-
 def sample_of(item: pytest.Item, tier: str) -> dict[str, Any]:
     """The arguments of the first marker ``sample`` that says something of a tier; none where there is none."""
     return next((marker.kwargs for marker in item.iter_markers("sample") if tier in marker.kwargs), {})
-
-
-def today() -> dt.date:
-    """The day that draws parts of campaigns: that of the run, or ``REFDELTA_DAY``."""
-    return dt.date.fromisoformat(os.environ.get("REFDELTA_DAY") or dt.datetime.now(dt.UTC).date().isoformat())

@@ -53,7 +53,7 @@ def smoke(tmp_path, *arguments, timeout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=4, daily=True)
+@pytest.mark.sample(test=1, all=4)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
     run = smoke(tmp_path, file, "--without", "delta-spark", timeout=300)
@@ -62,7 +62,7 @@ def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True, of="long on Spark")
+@pytest.mark.sample(all=1, of="long on Spark")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(900)  # a Spark, beside what else runs
 def test_delta_spark_takes_part_in_small(tmp_path):

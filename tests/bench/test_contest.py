@@ -52,7 +52,7 @@ def recorded(*names, **every):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1, daily=True)
+@pytest.mark.sample(test=1, all=1)
 @pytest.mark.parametrize("place", range(3))
 def test_each_round_runs_every_engine_once_and_begins_with_another(place):
     names = ["a", "b"]

@@ -12,7 +12,7 @@ ENGINES = {"bare Parquet", "refdelta", "delta-spark"}
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True, of="long on Spark")
+@pytest.mark.sample(all=1, of="long on Spark")
 @pytest.mark.spark(apart=True)
 def test_every_engine_runs_each_round_of_everything(tmp_path):
     told = tmp_path / "found.json"

@@ -18,7 +18,7 @@ from refdelta.engine.log.managed_log import ManagedStore
 from refdelta.errors import CatalogMismatchError
 from refdelta_storage import Created
 
-pytestmark = pytest.mark.every_day
+pytestmark = pytest.mark.whole
 
 WAYS = [(inline, checksums) for inline in (False, True) for checksums in (False, True)]
 WORLDS = pytest.mark.parametrize(("inline", "checksums"), WAYS)

@@ -15,7 +15,7 @@ from model.on_catalog import OnCatalog
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=3, daily=True)
+@pytest.mark.sample(test=1, all=3)
 @pytest.mark.parametrize("layout", [PLAIN, PARTITIONED, ROWS], ids=str)
 @pytest.mark.parametrize("level", [SERIALIZABLE, WRITE_SERIALIZABLE])
 @pytest.mark.parametrize("inline", [False, True], ids=["staged", "inline"])

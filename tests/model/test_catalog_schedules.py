@@ -25,7 +25,7 @@ from refdelta.engine.log.managed_log import ManagedStore, RatifiedCommit
 from refdelta_storage import Created, StorageError
 from tiers import examples
 
-pytestmark = pytest.mark.every_day
+pytestmark = pytest.mark.whole
 
 FIRST = encode_commit([CommitInfo(fields={"txnId": "origin", "inCommitTimestamp": 0})])
 NOT_REFUSED = tuple(kind for kind in FAULTS if kind != "refused")

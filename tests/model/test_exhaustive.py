@@ -49,7 +49,7 @@ from refdelta.core.rows.touched import TouchedFiles
 from refdelta.transaction.transaction import Transaction
 from rules_left_out import check_without
 
-pytestmark = pytest.mark.every_day
+pytestmark = pytest.mark.whole
 
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
 
@@ -84,7 +84,7 @@ def test_pairs_through_the_engine(level, layout, say):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True)
+@pytest.mark.sample(all=1)
 @pytest.mark.parametrize(
     ("level", "layout"), [(SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, PARTITIONED)], ids=str
 )

@@ -171,6 +171,6 @@ def test_the_levels_differ_where_they_should():
 
 
 @pytest.mark.tier("all")
-@pytest.mark.every_day
+@pytest.mark.whole
 def test_the_notes_are_those_of_this_engine():
     assert NOTES.read_text() == report(), "run make precision"

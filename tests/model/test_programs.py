@@ -45,7 +45,7 @@ from rules_left_out import check_without
 
 
 @pytest.mark.sample(check=1, test=2)
-@pytest.mark.sample(all=2, daily=True)
+@pytest.mark.sample(all=2)
 @each(*WIDER, CLUSTERED_TRACKED)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
@@ -67,7 +67,7 @@ def test_pairs_through_the_rules(level, layout, say):
 
 
 @pytest.mark.sample(check=1, test=2)
-@pytest.mark.sample(all=4, daily=True)
+@pytest.mark.sample(all=4)
 @pytest.mark.parametrize("part", range(3))
 @each(WIDE_ROWS, CLUSTERED, WIDE_PARTITIONED)
 @pytest.mark.parametrize("level", LEVELS)
@@ -86,7 +86,7 @@ def test_triples_of_changes_of_the_table_through_the_engine(level, say):
 
 @pytest.mark.tier("test")
 @pytest.mark.sample(test=1)
-@pytest.mark.sample(all=1, daily=True)
+@pytest.mark.sample(all=1)
 @each(*WIDER)
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_rules_alone_decide_as_in_the_engine(level, layout):

@@ -54,7 +54,7 @@ def loop_with(**limits: int) -> Loop:
     return lambda prepared: commit_loop(prepared, Limits(**limits))
 
 
-pytestmark = pytest.mark.every_day
+pytestmark = pytest.mark.whole
 
 REAL = loop_with(max_repeats=2)
 NO_REFUSALS = tuple(kind for kind in FAULTS if kind != "refused")

@@ -206,7 +206,7 @@ class ManagedRun(Run):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True)
+@pytest.mark.sample(all=1)
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
 def test_what_delta_spark_commits_to_a_catalog_at_random(quick_spark, tmp_path, seed):
     with SqlCatalog(f"sqlite:///{tmp_path}/catalog.db") as catalog, by_path(quick_spark):
@@ -223,7 +223,7 @@ def test_what_delta_spark_commits_to_a_catalog_at_random(quick_spark, tmp_path, 
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=2, daily=True)
+@pytest.mark.sample(all=2)
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
 def test_what_delta_spark_writes_at_random(quick_spark, tmp_path, seed):
     run = Run(quick_spark, tmp_path / "t", seed)

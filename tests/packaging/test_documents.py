@@ -102,7 +102,7 @@ def test_commands_are_shown_on_one_page_only():
 
 
 @pytest.mark.tier("all")
-@pytest.mark.every_day
+@pytest.mark.whole
 def test_the_commands_print_what_it_says(tmp_path):
     clean = {name: value for name, value in os.environ.items() if name != "REFDELTA_DEBUG"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"

@@ -1,4 +1,4 @@
-"""The tiers: each contains the one before, and what ``all`` draws by the day comes to its turn."""
+"""The tiers: each contains the one before, and is the same on every day."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ import tiers
 
 ROOT = Path(__file__).parents[2]
 
-# The days after which everything that is drawn by the day has had its turn.
-DAYS = 9
-
-LIST = f"""
-import json, os, pathlib, sys
+LIST = """
+import json, pathlib, sys
 import pytest
 
 class Listing:
@@ -29,12 +26,7 @@ class Listing:
             out = tiers.left_out(session.items, tier)
             return sorted(item.nodeid for item in session.items if item not in out)
 
-        lists = {{tier: names(tier) for tier in ("check", "test")}}
-        for day in range(1, {DAYS} + 1):
-            os.environ["REFDELTA_DAY"] = f"2026-11-{{day:02}}"
-            lists[str(day)] = names("all")
-        drawn = [item for item in session.items if tiers.sample_of(item, "all").get("daily")]
-        lists["drawn by the day"] = sorted(item.nodeid for item in drawn)
+        lists = {tier: names(tier) for tier in ("check", "test", "all")}
         lists["whole"] = sorted(item.nodeid for item in session.items)
         pathlib.Path(sys.argv[1]).write_text(json.dumps(lists))
 
@@ -53,14 +45,7 @@ def lists(tmp_path_factory):
 @pytest.mark.tier("test")
 @pytest.mark.xdist_group("lists of tests")
 def test_each_tier_contains_the_one_before(lists):
-    assert lists["check"] < lists["test"] < lists["whole"]
-    assert all(lists["test"] - lists[str(day)] <= lists["drawn by the day"] for day in range(1, DAYS + 1))
-
-
-@pytest.mark.tier("test")
-@pytest.mark.xdist_group("lists of tests")
-def test_every_test_is_run_within_some_days(lists):
-    assert set().union(*(lists[str(day)] for day in range(1, DAYS + 1))) == lists["whole"]
+    assert lists["check"] < lists["test"] < lists["all"] < lists["whole"]
 
 
 @pytest.mark.tier("test")
@@ -70,19 +55,8 @@ def test_no_test_by_spark_or_on_a_server_is_among_the_first(lists):
     assert not [name for name in lists["check"] if name.startswith(apart)]
 
 
-def test_random_tests_try_all_their_examples_every_third_day(monkeypatch):
-    names = [f"module_{number}" for number in range(30)]
-    whole = []
-    for day in range(1, tiers.WHOLE_EVERY + 1):
-        monkeypatch.setenv("REFDELTA_DAY", f"2026-11-{day:02}")
-        whole.append({name for name in names if tiers.whole_today(name)})
-    assert sum(map(len, whole)) == len(set().union(*whole)) == len(names)
-
-
 @pytest.mark.parametrize(("tier", "wanted"), [("check", 40), ("test", 150), ("all", 400), (None, 1000)])
 def test_budgets_grow_with_the_tier(monkeypatch, tier, wanted):
-    monkeypatch.setattr(tiers, "_chosen", tier or "all")
-    monkeypatch.setattr(tiers, "_by_turns", tier == "all")
-    monkeypatch.setattr(tiers, "whole_today", lambda module: module != __name__)
+    monkeypatch.setattr(tiers, "_chosen", tier)
     assert tiers.budget(1000) == wanted
     assert tiers.budget(3) == 3

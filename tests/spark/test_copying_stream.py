@@ -41,7 +41,7 @@ def batches(folder: Path) -> dict[int, dict[str, object]]:
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1, daily=True, of="long on Spark")
+@pytest.mark.sample(all=1, of="long on Spark")
 def test_killed_drivers_copy_each_row_once(tmp_path: Path) -> None:
     dice = random.Random(7)
     source, target = tmp_path / "from", tmp_path / "to"
