@@ -21,6 +21,16 @@ FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", None]})
 _tables = itertools.count()
 
 
+@pytest.fixture(autouse=True, scope="module", params=[True] if pd.__version__ >= "3" else [False, True])
+def copy_on_write(request):
+    """Arrays of a frame are read-only then. pandas 3 has no other mode."""
+    if pd.__version__ >= "3":
+        yield
+        return
+    with pd.option_context("mode.copy_on_write", request.param):
+        yield
+
+
 def written(data, **options):
     uri = f"memory://frames-{next(_tables)}"
     write_deltalake(uri, data, **options)

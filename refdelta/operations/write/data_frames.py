@@ -123,8 +123,8 @@ def _check_alike(name: Hashable, column: Any, kind: pa.DataType) -> None:
     wrong = types.isin([one for one in types.unique() if not belongs(one)]).to_numpy(dtype=bool)
     if pt.is_timestamp(kind):
         local = column.map(lambda value: getattr(value, "tzinfo", None) is None).to_numpy(dtype=bool)
-        wrong |= local != (kind.tz is None)
-    wrong &= ~missing
+        wrong = wrong | (local != (kind.tz is None))
+    wrong = wrong & ~missing  # not in place: under copy-on-write, which pandas 3 always has, the array is read-only
     if wrong.any():
         raise _mixed(name, column, int(wrong.argmax()))
 
