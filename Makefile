@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,10 +56,14 @@ test-every: setup  ## every test and every example, before a release (hours)
 floors: setup  ## the tests of make check with the lowest declared versions, in .venv-floors (minutes)
 	$(BIN)/python .ci/environments.py floors
 
+newest: setup  ## the same with the newest versions of today that the extras allow, in .venv-newest; runs each week, too (minutes)
+	$(BIN)/python .ci/environments.py --today newest
+
 pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.14, where these are installed (minutes each)
 	$(BIN)/python .ci/environments.py 3.12 3.13 3.14
 
-environments: setup  ## a quarter of the tests of make check with the lowest declared versions (a minute)
+environments: setup  ## the tests of make check with the newest versions of a day, and a quarter of them with the lowest ones (minutes)
+	$(BIN)/python .ci/environments.py newest
 	$(BIN)/python .ci/environments.py --part 4 floors
 
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup

@@ -1,8 +1,10 @@
 """The tests of `make check` in further environments: the lowest declared versions, and other versions of Python.
 
 `floors` installs the lowest version of each dependency that pyproject.toml declares, and the pinned pytest,
-into .venv-floors. `3.12` and others install the pinned versions into .venv-3.12. A version of Python that is not
-installed is named and passed over. `--part 4` before them runs every fourth file of tests, without those on Spark.
+into .venv-floors. `newest` installs the newest versions that the extras allow, without the pins of `spark`, into
+.venv-newest: those of the day of `NEWEST_OF`, so that one commit has one verdict, or of today by `--today`.
+`3.12` and others install the pinned versions into .venv-3.12. A version of Python that is not installed is named and
+passed over. `--part 4` before them runs every fourth file of tests, without those on Spark.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 _TESTS = ["--tier", "check", "-m", "not spark", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
+NEWEST_OF = "2026-11-25"
 _LARGE = ("basedpyright", "mypy")  # their tests are none of make check
 
 
@@ -36,7 +39,7 @@ def floors() -> list[str]:
 
 def requirements(*, whole: bool) -> list[str]:
     """The project with its extras and tools of development; if not ``whole``, without the large ones that
-    :func:`part` does without.
+    :func:`part` does without, and without ``spark``, whose pins hold others back.
     """
     if whole:
         return ["-e", f"{ROOT}[dev]"]
@@ -68,28 +71,34 @@ def python_of(version: str) -> str | None:
 
 def main(names: list[str]) -> int:
     """Set up each environment and run the tests there. Returns 1 if a test failed."""
-    failed, files = False, ["tests"]
+    failed, files, newest_of = False, ["tests"], ["--exclude-newer", NEWEST_OF]
+    if names[:1] == ["--today"]:
+        newest_of, names = [], names[1:]
     if names[:1] == ["--part"]:
         found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
         files, names = part(found, int(names[1])), names[2:]
     for name in names:
-        python = sys.executable if name == "floors" else python_of(name)
+        python = sys.executable if name in ("floors", "newest") else python_of(name)
         if python is None:
             print(f"Python {name}: not installed, passed over")
             continue
         folder = ROOT / f".venv-{name}"
-        constraints = ROOT / "constraints.txt"
+        given = ["-c", str(ROOT / "constraints.txt")]
         if name == "floors":
-            constraints = ROOT / ".cache" / "floors.txt"
-            constraints.parent.mkdir(exist_ok=True)
-            constraints.write_text("\n".join(floors()) + "\n")
+            lowest = ROOT / ".cache" / "floors.txt"
+            lowest.parent.mkdir(exist_ok=True)
+            lowest.write_text("\n".join(floors()) + "\n")
+            given = ["-c", str(lowest)]
+        elif name == "newest":
+            given = ["--upgrade", *newest_of]
         if not folder.exists():
             subprocess.run([python, "-m", "venv", folder], check=True)
         inside = folder / "bin" / "python"
         # uv finds versions that fit together in seconds, pip may take many minutes.
         subprocess.run([inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True)
         uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside]
-        subprocess.run([*uv, "-c", constraints, *requirements(whole=files == ["tests"])], check=True)
+        whole = files == ["tests"] and name != "newest"
+        subprocess.run([*uv, *given, *requirements(whole=whole)], check=True)
         print(f"{name}: the tests of make check" + (f", {len(files)} files" if len(files) > 1 else ""), flush=True)
         failed |= subprocess.run([inside, "-m", "pytest", *_TESTS, *files], cwd=ROOT, check=False).returncode != 0
     return int(failed)

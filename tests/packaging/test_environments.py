@@ -4,6 +4,7 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -27,6 +28,19 @@ def test_a_part_has_files_of_every_folder_but_those_of_spark():
     found = environments.part(files, 4)
     assert len(files) // 6 < len(found) < len(files) // 4
     assert not [name for name in found if name.startswith(("tests/spark/", "tests/oracle/"))]
+
+
+def test_the_newest_versions_are_not_held_back_by_the_pins_of_spark(monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        environments.subprocess, "run", lambda command, **_: called.append(command) or mock.Mock(returncode=0)
+    )
+    assert environments.main(["newest"]) == 0
+    (install,) = [list(map(str, command)) for command in called if "install" in command and command[-1] != "uv"]
+    assert "--exclude-newer" in install
+    assert not [one for one in install if "spark" in one or "constraints" in one]
+    assert environments.main(["--today", "newest"]) == 0
+    assert "--exclude-newer" not in list(map(str, called[-2]))
 
 
 def test_the_ci_runs_them():
