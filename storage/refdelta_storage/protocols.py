@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from refdelta_storage.azure import PROMISES as AZURE_PROMISES
 from refdelta_storage.azure import AzureStore
@@ -65,6 +66,10 @@ def _unchanged(arguments: dict[str, Any], _patience: Patience) -> dict[str, Any]
     return arguments
 
 
+def _nothing(_uri: str) -> dict[str, Any]:
+    return {}
+
+
 # Targets of options that are not for fsspec.
 _PATIENCE, _HTTP = "refdelta patience", "refdelta allow_http"
 
@@ -91,6 +96,7 @@ class UriScheme:
         make: makes the store of a client, a URI, the path that fsspec has for it, a patience, and what the user says
             about put-if-absent (None: nothing).
         options: deltalake's names, and where they go. The arguments of fsspec's class are taken under their own names.
+        in_uri: the arguments that a URI names.
         finish: completes the arguments of fsspec's class.
         environment: variables that count as options, the first of those that mean the same. The client libraries read
             more of them, such as credentials, by themselves.
@@ -101,6 +107,7 @@ class UriScheme:
     package: str
     make: Make
     options: tuple[Option, ...] = ()
+    in_uri: Callable[[str], dict[str, Any]] = _nothing
     finish: Callable[[dict[str, Any], Patience], dict[str, Any]] = _unchanged
     environment: tuple[str, ...] = ()
     strict: bool = False
@@ -113,9 +120,11 @@ class UriScheme:
         told = given.pop("put_if_absent", None)
         cls = self._file_system()
         arguments = self._arguments({**self._from_environment(given), **given}, cls)
+        arguments = _with_named(arguments, self.in_uri(uri))
         patience = Patience(**arguments.pop(_PATIENCE, {}))
         permitted = arguments.pop(_HTTP, None)
-        arguments = self.finish({**arguments, **cls._get_kwargs_from_urls(uri)}, patience)
+        plain = f"{self.name}://{uri.partition('://')[2]}"  # fsspec's class knows fewer schemes
+        arguments = self.finish({**arguments, **cls._get_kwargs_from_urls(plain)}, patience)
         if permitted is False:
             _refuse_http(arguments)
         client = Client(self.name, arguments)
@@ -123,7 +132,7 @@ class UriScheme:
             client.file_system()
         except (TypeError, ValueError, KeyError, OSError) as error:
             raise InvalidOptionError(f"cannot open {self.name}: {redact(str(error), client.secrets)}") from None
-        root = str(cls._strip_protocol(uri))
+        root = str(cls._strip_protocol(plain))
         return self.make(client, uri, root, patience, None if told is None else truth("put_if_absent", told))
 
     def _from_environment(self, given: Mapping[str, Any]) -> dict[str, str]:
@@ -194,6 +203,17 @@ def _place(
     inner[last] = (
         {**inner[last], **value} if isinstance(value, Mapping) and isinstance(inner.get(last), Mapping) else value
     )
+
+
+def _with_named(arguments: dict[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with those that the URI names. Another host may be given, such as that of an emulator."""
+    for name in named.keys() & arguments.keys() - {"account_host"}:
+        if arguments[name] != named[name]:
+            raise InvalidOptionError(
+                f"the URI names the {name.replace('_', ' ')} {named[name]!r}, and the option {name!r} "
+                f"{arguments[name]!r}"
+            )
+    return {**named, **arguments}
 
 
 def _refuse_http(arguments: Mapping[str, Any]) -> None:
@@ -267,20 +287,51 @@ def _azure(client: Client, uri: str, root: str, patience: Patience, told: bool |
     return _trusted(AzureStore(client, uri, bucket, path, AZURE_PROMISES, patience), told, "", rounds=0)
 
 
+def _azure_in_uri(uri: str) -> dict[str, Any]:
+    """The account and the host of blobs in ``scheme://container@host/path``, whichever cloud the host belongs to."""
+    netloc = urlsplit(uri).netloc
+    _, at, host = netloc.rpartition("@")
+    if not at:
+        return {}
+    account, dot, rest = host.partition(".")
+    if not dot:
+        raise InvalidOptionError(f"not a host of Azure's storage: {host!r} in {redact(uri)}")
+    # As blobs, through the twin of the host for folders: account.dfs.DOMAIN, account.zone.dfs.DOMAIN.
+    blobs = f".{rest}".replace(".dfs.", ".blob.", 1)
+    return {"account_name": account, "account_host": f"{account}{blobs}"}
+
+
 def _azure_arguments(arguments: dict[str, Any], _patience: Patience) -> dict[str, Any]:
-    """A host of https is all that adlfs takes; another scheme, or a path, goes into a connection string."""
-    endpoint = str(arguments.get("account_host") or "")
-    scheme, separator, rest = endpoint.partition("://")
+    """A host of https is all that adlfs takes. Another scheme, a path, or a key for a host that does not begin with the
+    account's name as those of Azure's own clouds do, goes into a connection string.
+    """
+    _check_connection_string(arguments)
+    endpoint = str(arguments.get("account_host") or "").rstrip("/")
+    if arguments.get("connection_string") or not endpoint:
+        return arguments  # adlfs looks at a connection string first
+    scheme, separator, host = endpoint.partition("://")
     if not separator:
-        return arguments
-    if scheme == "https" and "/" not in rest.rstrip("/"):
-        return {**arguments, "account_host": rest.rstrip("/")}
+        scheme, host = "https", endpoint
+    key = arguments.get("account_key") or os.environ.get("AZURE_STORAGE_ACCOUNT_KEY")
+    if scheme == "https" and "/" not in host and not (key and ".blob.core." not in host):
+        return {**arguments, "account_host": host}
     arguments = {name: value for name, value in arguments.items() if name != "account_host"}
-    parts = {"DefaultEndpointsProtocol": scheme, "BlobEndpoint": endpoint.rstrip("/")}
+    parts = {"DefaultEndpointsProtocol": scheme, "BlobEndpoint": f"{scheme}://{host}"}
     for name, part in (("account_name", "AccountName"), ("account_key", "AccountKey")):
         parts[part] = arguments.pop(name, None) or os.environ.get(f"AZURE_STORAGE_{name.upper()}", "")
     parts["SharedAccessSignature"] = str(arguments.pop("sas_token", "")).removeprefix("?")
     return {**arguments, "connection_string": ";".join(f"{part}={value}" for part, value in parts.items() if value)}
+
+
+def _check_connection_string(arguments: Mapping[str, Any]) -> None:
+    """Raise where it is of another account than the URI: its host would be asked, and get its key."""
+    text = arguments.get("connection_string") or os.environ.get("AZURE_STORAGE_CONNECTION_STRING") or ""
+    found = re.search(r"(?i)(?:^|;)AccountName=([^;]*)", text)
+    account = arguments.get("account_name")
+    if found and account and found.group(1) != account:
+        raise InvalidOptionError(
+            f"the connection string is of the storage account {found.group(1)!r}, and the table of {account!r}"
+        )
 
 
 def _any(client: Client, uri: str, root: str, _patience: Patience, told: bool | None) -> Store:
@@ -358,9 +409,13 @@ AZURE = UriScheme(
         "AZURE_SKIP_SIGNATURE",
     ),
     strict=True,
+    in_uri=_azure_in_uri,
 )
 
-PROTOCOLS: dict[str, UriScheme] = {"s3": S3, "s3a": S3, "abfs": AZURE, "abfss": AZURE, "az": AZURE}
+PROTOCOLS: dict[str, UriScheme] = {
+    **dict.fromkeys(("s3", "s3a"), S3),
+    **dict.fromkeys(("abfs", "abfss", "az", "azure", "wasb", "wasbs"), AZURE),
+}
 
 
 def other(scheme: str) -> UriScheme:

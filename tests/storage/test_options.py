@@ -317,6 +317,51 @@ class TestTables:
             open_store(uri, {"acount_key": "x"})
 
 
+@pytest.mark.parametrize(
+    ("uri", "host", "account"),
+    [
+        ("abfss://c@acc.dfs.core.windows.net/t", "acc.blob.core.windows.net", "acc"),
+        ("wasbs://c@acc.blob.core.windows.net/t", "acc.blob.core.windows.net", "acc"),
+        ("az://c@acc.blob.core.windows.net/t", "acc.blob.core.windows.net", "acc"),
+        ("abfss://c@acc.dfs.core.chinacloudapi.cn/t", "acc.blob.core.chinacloudapi.cn", "acc"),
+        ("abfss://c@acc.dfs.core.usgovcloudapi.net/t", "acc.blob.core.usgovcloudapi.net", "acc"),
+        ("abfss://c@acc.z12.dfs.storage.azure.net/t", "acc.z12.blob.storage.azure.net", "acc"),
+        ("abfss://c@onelake.dfs.fabric.microsoft.com/l.Lakehouse/t", "onelake.blob.fabric.microsoft.com", "onelake"),
+        ("abfs://c@storage.example.org:8443/t", "storage.example.org:8443", "storage"),
+    ],
+)
+@pytest.mark.parametrize("login", [{"account_key": "a2V5a2V5"}, {"sas_token": "sv=1&sig=x"}, {"anon": "true"}])
+def test_the_host_that_the_user_wrote_is_asked(uri, host, account, login):
+    pytest.importorskip("adlfs")
+    store = open_store(uri, login)
+    client = store._client.file_system().service_client
+    assert (client.primary_hostname, client.account_name or account) == (host, account)
+    assert store._bucket == "c"
+    assert open_store(uri, {**login, "account_name": account})._client.file_system().service_client.url == client.url
+    with pytest.raises(InvalidOptionError, match=f"the URI names the account name '{account}', and the option"):
+        open_store(uri, {**login, "account_name": "other"})
+
+
+@pytest.mark.parametrize("scheme", ["az", "azure", "abfs", "abfss", "wasbs"])
+def test_without_a_host_it_is_the_public_one(scheme):
+    pytest.importorskip("adlfs")
+    store = open_store(f"{scheme}://c/a/t", {"account_name": "acc", "account_key": "a2V5a2V5"})
+    assert store._client.file_system().service_client.primary_hostname == "acc.blob.core.windows.net"
+
+
+def test_a_connection_string_of_another_account_is_refused(monkeypatch):
+    pytest.importorskip("adlfs")
+    uri = "abfss://c@acc.dfs.core.windows.net/t"
+    text = "DefaultEndpointsProtocol=https;AccountName={};AccountKey=a2V5a2V5;EndpointSuffix=core.windows.net"
+    store = open_store(uri, {"connection_string": text.format("acc")})
+    assert store._client.file_system().service_client.primary_hostname == "acc.blob.core.windows.net"
+    with pytest.raises(InvalidOptionError, match="is of the storage account 'other', and the table of 'acc'"):
+        open_store(uri, {"connection_string": text.format("other")})
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text.format("other"))
+    with pytest.raises(InvalidOptionError, match="is of the storage account 'other', and the table of 'acc'"):
+        open_store(uri)
+
+
 def test_opening_needs_no_client_library():
     """None of the clients is imported before a URI asks for it."""
     import subprocess
