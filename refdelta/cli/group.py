@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,7 @@ from refdelta import CommitProperties, DeltaTable, __version__
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.table.properties import parse_size
 from refdelta.engine.log.location import open_location, with_others
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from refdelta.catalog import Catalog
@@ -38,6 +39,25 @@ class ShownCommand(click.Command):
     def __init__(self, *, examples: Sequence[str] = (), **settings: Any):
         self.examples = tuple(examples)
         super().__init__(**settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; its errors name its options, where the same error in Python names arguments."""
+        try:
+            return super().invoke(ctx)
+        except DeltaError as error:
+            raise click.ClickException(self._in_own_words(str(error) or type(error).__name__)) from error
+
+    def _in_own_words(self, message: str) -> str:
+        for option in self.params:
+            if not isinstance(option, click.Option) or option.name is None:
+                continue
+            on, off = option.opts[-1], (option.secondary_opts or option.opts)[-1]
+            for value, said in (("True", on), ("False", off)):
+                message = re.sub(rf"(?<![\w'`.]){option.name}={value}\b", said, message)
+            if "_" in option.name:
+                message = re.sub(rf"(?<![\w'`.-]){option.name}(?![\w'`=.])", on, message)
+                message = re.sub(rf"(?<![\w'`.-]){option.name}=(?=\S)", f"{on} ", message)
+        return message
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, each on a line of its own, however long."""

@@ -149,7 +149,8 @@ def test_fields_that_are_never_null_within_structs_that_may_be(tmp_path):
     ("arguments", "error", "said"),
     [
         ({}, errors.InvalidArgumentError, "needs either updates"),
-        ({"updates": {"v": "1"}, "new_values": {"v": 1}}, errors.InvalidArgumentError, "needs either updates"),
+        ({"updates": {"v": "1"}, "new_values": {"v": 1}}, errors.InvalidArgumentError, "not both"),
+        ({"updates": {"v": "1"}, "new_values": "id = 1"}, errors.InvalidArgumentError, "predicate='id = 1'"),
         ({"updates": {"nope": "1"}}, errors.ColumnNotFoundError, "'nope'"),
         ({"updates": {"v": "nope"}}, errors.ColumnNotFoundError, "'nope'"),
         ({"updates": {"v": 7}}, errors.InvalidArgumentError, "new_values takes Python values"),

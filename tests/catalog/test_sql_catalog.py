@@ -143,6 +143,25 @@ def test_the_feature_is_given_by_a_catalog_only(tmp_path):
     assert DeltaTable(tmp_path / "t").version() == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.alter.set_table_properties({"delta.enableInCommitTimestamps": "false"}),
+        lambda table: table.alter.unset_table_properties(["delta.enableInCommitTimestamps"]),
+        lambda table: table.alter.drop_feature("inCommitTimestamp"),
+        lambda table: table.alter.drop_feature("vacuumProtocolCheck"),
+    ],
+)
+def test_what_a_table_of_a_catalog_needs_stays(table, change):
+    before = table.protocol(), table.metadata().configuration
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"catalogManaged needs it|delta.enableInCommitTimestamps must"
+    ):
+        change(table)
+    table.update_incremental()
+    assert (table.version(), table.protocol(), table.metadata().configuration) == (0, *before)
+
+
 def test_conflicts_are_decided_as_always(table, catalog):
     write_deltalake(table, ROWS, mode="append")
     first, second, third = (catalog.table("sales.orders").begin() for _ in range(3))

@@ -215,3 +215,10 @@ def test_progress_is_shown_on_a_terminal_only(small):
     DeltaTable(small).restore(4, commit_properties=CommitProperties())
     done = subprocess.run(command, capture_output=True, check=True, timeout=60)
     assert done.stderr == b""
+
+
+def test_errors_name_options_and_not_arguments_of_python(fails, table):
+    line = fails("vacuum", table, "--retention-hours", "0", "--no-dry-run")
+    assert "--retention-hours 0.0 is below the 168 hours" in line
+    assert "pass --no-enforce-retention-duration" in line
+    assert "retention_hours" not in line

@@ -22,6 +22,7 @@ from refdelta.core.table.features import (
     hints,
 )
 from refdelta.core.table.iceberg_compat import check_compatible
+from refdelta.core.table.in_commit_timestamp import kept
 from refdelta.core.table.properties import PROTOCOL_KEYS, get, requested_features
 from refdelta.core.table.types import StructType, schema_json
 from refdelta.errors import InvalidArgumentError, UnsupportedFeatureError, unknown_name
@@ -148,11 +149,17 @@ def settled(
         keeps_files: see there.
 
     Raises:
-        InvalidArgumentError: a feature that does not exist; what Iceberg could not read, and the table says it can.
+        InvalidArgumentError: a feature that does not exist; what Iceberg could not read, and the table says it can; a
+            catalog's table without in-commit timestamps.
         UnsupportedFeatureError: the table would need a feature that this engine cannot honour.
     """
     after = upgraded(protocol, metadata, requested)
     check_writable(after, metadata)
+    if "catalogManaged" in features_of(after) and not kept(after, metadata):
+        raise InvalidArgumentError(
+            "the table's commits go through a catalog, and have in-commit timestamps: delta.enableInCommitTimestamps "
+            "must stay true"
+        )
     check_compatible(features_of(after), metadata, before, keeps_files=keeps_files)
     return after
 

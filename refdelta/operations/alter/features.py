@@ -89,6 +89,8 @@ def to_drop(snapshot: Snapshot, given: Any) -> str:
             "be without it, copy the rows to a new table"
         )
     needing = sorted(other for other in supported if other in REGISTRY and name in REGISTRY[other].requires)
+    if name == "vacuumProtocolCheck" and "catalogManaged" in supported:
+        needing = ["catalogManaged"]  # as writers have it, though PROTOCOL.md does not ask readers for it
     if needing:
         need = "need it; drop these first" if len(needing) > 1 else "needs it; drop that first"
         raise InvalidArgumentError(f"{name} cannot be dropped: {', '.join(needing)} {need}")

@@ -141,7 +141,14 @@ def _changed_files(
 def _assignments(
     txn: Transaction, snapshot: Snapshot, updates: Mapping[str, str] | None, new_values: Mapping[str, Any] | None
 ) -> list[Assignment]:
-    if bool(updates) == bool(new_values):
+    if isinstance(new_values, str):
+        raise InvalidArgumentError(
+            "new_values is a mapping of columns to Python values; a predicate is given by name: "
+            f"predicate={new_values!r}"
+        )
+    if updates and new_values:
+        raise InvalidArgumentError("update takes updates (SQL expressions) or new_values (Python values), not both")
+    if not updates and not new_values:
         raise InvalidArgumentError(
             "update needs either updates (SQL expressions by column) or new_values (Python values by column)"
         )
