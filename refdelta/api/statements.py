@@ -451,7 +451,8 @@ class Statements(Handle):
         files of deletion vectors, ``_change_data``, and temporary files of killed writers. ``full=True`` also removes
         all other files of the table's folder: data files that a killed writer never committed, and files of other
         programs, which cannot be distinguished from these. (deltalake removes only the first kind by default. Spark's
-        VACUUM is the full one, and its VACUUM LITE is the default here.)
+        VACUUM is the full one, and its VACUUM LITE is the default here.) The background work of this process on the
+        table is done before.
 
         Args:
             retention_hours: the retention in hours; None for the table's ``delta.deletedFileRetentionDuration``, which
@@ -482,6 +483,7 @@ class Statements(Handle):
             table.vacuum(retention_hours=720, dry_run=False)
         """
         from refdelta.operations.maintenance.vacuum import VacuumRequest, vacuum
+        from refdelta.transaction import background
 
         request = VacuumRequest(
             retention_hours=retention_hours,
@@ -489,6 +491,7 @@ class Statements(Handle):
             full=arguments.flag("full", full),
             keep_versions=keep_versions,
         )
+        background.settle(self._store.uri)  # what it has not finished yet would count as left behind
         result, snapshot = vacuum(
             self.newest_for_writing(),
             request,

@@ -19,6 +19,7 @@ from refdelta.core.rows.deletion_vector import relative_key
 from refdelta.engine.log.references import removals
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.operations.maintenance import vacuum as module
+from refdelta.transaction import background
 from refdelta_storage import FaultyStore, LocalStore, ReadOnlyStore, TracingStore
 from refdelta_storage.wrappers import Fault, WrapperStore
 from tiers import examples
@@ -749,3 +750,16 @@ def test_the_vacuum_of_another_engine_beside_an_append(path, retention):
         with pytest.raises(errors.ConcurrentDeleteReadException, match="VACUUM deletes files for good"):
             txn.commit()
         assert ids(DeltaTable(path)) == [20]
+
+
+def test_background_work_of_this_process_is_done_before(tmp_path, maintenance_in_background):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    table, done = DeltaTable(tmp_path / "t"), []
+
+    def checkpoint():
+        time.sleep(0.2)
+        done.append((tmp_path / "t" / "late.parquet").touch())
+
+    background.run(table.table_uri, background.MAINTENANCE, checkpoint)
+    assert table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True) == ["late.parquet"]
+    assert done

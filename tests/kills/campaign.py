@@ -163,7 +163,7 @@ class Campaign:
         table = open_table(self.place)
         for _ in range(2):
             left = table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-        assert left == []
+        assert left == [], left
         self.check()
         take(open_table(self.place), self.owners, 0)
         self.check()
