@@ -491,7 +491,7 @@ class Statements(Handle):
             full=arguments.flag("full", full),
             keep_versions=keep_versions,
         )
-        background.settle(self._store.uri)  # what it has not finished yet would count as left behind
+        background.settle(self._store.uri)  # its unfinished files would count as leftovers
         result, snapshot = vacuum(
             self.newest_for_writing(),
             request,

@@ -288,6 +288,22 @@ class DeltaTable(Reading, Statements):
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
 
+    def _repr_html_(self) -> str:
+        from refdelta.display import table
+
+        partitioned = {name.lower() for name in self._snapshot.partition_columns}
+        columns = [
+            (
+                field.name,
+                field.type,
+                "" if field.nullable else "not null",
+                "partition" * (field.name.lower() in partitioned),
+            )
+            for field in self.schema().to_arrow()
+        ]
+        files = f"{self._snapshot.num_files:,} files of {self._snapshot.size_bytes:,} bytes"
+        return table(columns, caption=f"{self.table_uri}, version {self.version()}: {files}")
+
 
 def create_in(
     store: Store,

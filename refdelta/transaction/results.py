@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from refdelta.display import one_line, table
+
 _NO_METRICS: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CommitResult(Mapping[str, Any]):
     """The result of a commit.
 
@@ -50,6 +52,18 @@ class CommitResult(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._items())
+
+    def __repr__(self) -> str:
+        return one_line(type(self).__name__, {"version": self.version, **self._notable()})
+
+    def _repr_html_(self) -> str:
+        done = "nothing was committed" if self.version is None else f"version {self.version}"
+        return table(self._notable().items(), caption=done)
+
+    def _notable(self) -> dict[str, Any]:
+        """The facts that differ from one commit to the next: no zeros, and not that the first attempt succeeded."""
+        items = {name: value for name, value in self._items().items() if name != "version" and value}
+        return items if self.attempts > 1 else {name: value for name, value in items.items() if name != "attempts"}
 
 
 class VacuumResult(list[str]):

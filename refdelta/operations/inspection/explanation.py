@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.rules import RULES
 from refdelta.core.log.paths import same_path
+from refdelta.display import table
 from refdelta.engine.log.state import adds_table
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.engine.scan.positions import read_rows
@@ -130,13 +131,9 @@ class Explanation:
         return printable("\n".join(self._lines()), keep="\n")
 
     def _repr_html_(self) -> str:
-        table = "".join(
-            f"<tr><td>{html.escape(where)}</td><td>{html.escape(verdict)}</td><td>{html.escape(why)}</td></tr>"
-            for where, verdict, why in self._answers()
-        )
         lines = "<br>".join(html.escape(line) for line in [self._verdict(), *self._parties()])
         rest = "".join(f"<p>{html.escape(line)}</p>" for line in [*self._details(), *self.notes])
-        return f"<div><p>{lines}</p>{rest}<table>{table}</table></div>"
+        return f"<div><p>{lines}</p>{rest}{table(self._answers())}</div>"
 
     def _lines(self) -> Iterator[str]:
         yield self._verdict()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from contextlib import suppress
 from itertools import chain, islice
@@ -12,6 +13,7 @@ from refdelta.core.log.paths import LOG, VERSIONED, commit_key, parse_log_name
 from refdelta.core.log.timestamps import rising
 from refdelta.core.rows.relocation import ROW_PLACES
 from refdelta.core.table.in_commit_timestamp import enablement
+from refdelta.display import table
 from refdelta.engine.log.listing import Listing, has_log, hinted_version, list_log
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
@@ -46,6 +48,16 @@ class History(list[dict[str, Any]]):
     def __init__(self, commits: Iterable[dict[str, Any]] = (), damage: Iterable[InvalidLogError] = ()):
         super().__init__(commits)
         self.damage = tuple(damage)
+
+    def _repr_html_(self) -> str:
+        names = ("version", "timestamp", "operation", "operationParameters", "engineInfo")
+        rows = [[entry.get(name) for name in names] for entry in self]
+        for row in rows:
+            if type(row[1]) is int:
+                row[1] = f"{dt.datetime.fromtimestamp(row[1] / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+            if isinstance(row[3], dict):
+                row[3] = ", ".join(f"{name}: {value}" for name, value in row[3].items())
+        return table(rows, head=("version", "time", "operation", "parameters", "engine"))
 
 
 def history(snapshot: Snapshot, limit: int | None = None, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
