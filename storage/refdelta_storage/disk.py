@@ -9,11 +9,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from refdelta_storage.base import ObjectInfo
 from refdelta_storage.errors import StorageError
 
 TEMPORARY = ".refdelta-tmp-"
 """How the names of files begin that are being written."""
 
+ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""No such object: also if a folder has the name, or a file is in the place of a folder of the key."""
 
 _OPEN_FILES = "/proc/self/fd"
 
@@ -38,6 +41,12 @@ class OutputFile(io.FileIO):
             raise self._translate(error) from error
 
 
+def file_info(key: str, status: os.stat_result) -> ObjectInfo:
+    """A file as an object."""
+    time_ns = status.st_mtime_ns
+    return ObjectInfo(key, status.st_size, time_ns // 1_000_000, (status.st_ino, time_ns))
+
+
 def link_count(path: str) -> int:
     """The number of hard links of a file; 0 if it is unknown."""
     try:
@@ -52,20 +61,22 @@ def link_open(descriptor: int, path: str) -> None:
     os.link(f"{_OPEN_FILES}/{descriptor}", path, src_dir_fd=descriptor)
 
 
-def sync(path: str, flags: int) -> None:
-    """Wait until a file or folder is on the disk; it is opened with ``flags``."""
-    descriptor = os.open(path, flags)
+def sync(path: str, flags: int, folder: int | None = None) -> None:
+    """Wait until a file or folder is on the disk; it is opened with ``flags``, in a folder if a descriptor is given."""
+    descriptor = os.open(path, flags, dir_fd=folder)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def sync_folder(folder: str) -> None:
-    """Wait until the names in a folder are on the disk, where the system can do this."""
+def sync_folder(folder: str, within: int | None = None) -> None:
+    """Wait until the names in a folder, which may be in one of a descriptor, are on the disk, where the system can do
+    this.
+    """
     if hasattr(os, "O_DIRECTORY"):
         try:
-            sync(folder or "/", os.O_RDONLY | os.O_DIRECTORY)
+            sync(folder or "/", os.O_RDONLY | os.O_DIRECTORY, within)
         except OSError as error:
             # Some file systems have no sync of folders, and some folders may be written and not read.
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
