@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from refdelta_storage.base import ObjectInfo
 from refdelta_storage.errors import StorageError
 
 TEMPORARY = ".refdelta-tmp-"
@@ -39,12 +38,6 @@ class OutputFile(io.FileIO):
             return super().write(data)
         except OSError as error:
             raise self._translate(error) from error
-
-
-def file_info(key: str, status: os.stat_result) -> ObjectInfo:
-    """A file as an object."""
-    time_ns = status.st_mtime_ns
-    return ObjectInfo(key, status.st_size, time_ns // 1_000_000, (status.st_ino, time_ns))
 
 
 def link_count(path: str) -> int:

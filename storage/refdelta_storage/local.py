@@ -29,9 +29,9 @@ from refdelta_storage.base import (
     created_or_raise,
     order_key,
 )
-from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, drop_checksum, file_info, hidden, wanted
+from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, drop_checksum, hidden, wanted
 from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
-from refdelta_storage.naming import Naming, NewFile, taken
+from refdelta_storage.naming import Naming, NewFile, file_info, taken
 
 _BUFFER = 1 << 20
 # No link is followed, and no pipe is waited for.

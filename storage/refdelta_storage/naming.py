@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
-from refdelta_storage.base import Created, Exists, PutOutcome, Unknown
+from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Unknown
 from refdelta_storage.disk import TEMPORARY, UNNAMED, drop_checksum, link_count, link_open, sync_folder, unlink
 from refdelta_storage.errors import StorageError
 
@@ -325,6 +325,12 @@ class Naming:
     def _sync_folder(self, folder: str) -> None:
         if self.fsync:
             sync_folder(folder)
+
+
+def file_info(key: str, status: os.stat_result) -> ObjectInfo:
+    """A file as an object."""
+    time_ns = status.st_mtime_ns
+    return ObjectInfo(key, status.st_size, time_ns // 1_000_000, (status.st_ino, time_ns))
 
 
 def temporary_beside(path: str) -> str:

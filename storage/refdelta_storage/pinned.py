@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from typing import BinaryIO, NoReturn
 
 from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Store, Unknown, created_or_raise
-from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, file_info, sync_folder
+from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, sync_folder
 from refdelta_storage.errors import StorageError, failure, not_found
-from refdelta_storage.naming import CERTAIN, LINKS_REFUSED, rename_noreplace
+from refdelta_storage.naming import CERTAIN, LINKS_REFUSED, file_info, rename_noreplace
 from refdelta_storage.wrappers import WrapperStore
 
 PINS = (
