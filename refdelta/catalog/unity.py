@@ -729,6 +729,9 @@ class _VendedStore(WrapperStore):
     def hasty(self) -> Store:
         return self.inner.hasty()
 
+    # Objects of a service have no folders, and the block may be longer than credentials live.
+    pinned = Store.pinned
+
 
 def _parts(name: str) -> list[str]:
     parts = checked_name(name).split(".")

@@ -52,8 +52,9 @@ class ObjectInfo:
         key: its key.
         size: its size in bytes.
         mtime_ms: its modification time in milliseconds since 1970 (UTC).
-        tag: identifies the object: another object of the same key has another tag. The etag of a service; of a file
-            its inode and its time in nanoseconds. None where the store has none.
+        tag: identifies the object: an object of other content that has, or had, the same key has another tag. The etag
+            of a service, which may be the same for the same content; of a file its inode and its time in nanoseconds.
+            None where the store has none.
     """
 
     key: str
@@ -231,7 +232,7 @@ class Store(abc.ABC):
 
         On a disk, the view writes and deletes files below ``folder`` in the folder that was there when the block began,
         whatever has its path by now: in one that was removed nothing can be written (``StorageError``), and none is
-        made again. Other stores have no folders, and change nothing.
+        made again. The view is for the block, and cannot be pickled. Other stores have no folders, and change nothing.
 
         Raises ``ObjectNotFoundError`` if the folder does not exist.
         """

@@ -14,6 +14,8 @@ from refdelta_storage.errors import StorageError
 TEMPORARY = ".refdelta-tmp-"
 """How the names of files begin that are being written."""
 
+ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""No such object: also if a folder has the name, or a file is in the place of a folder of the key."""
 
 _OPEN_FILES = "/proc/self/fd"
 
@@ -52,20 +54,22 @@ def link_open(descriptor: int, path: str) -> None:
     os.link(f"{_OPEN_FILES}/{descriptor}", path, src_dir_fd=descriptor)
 
 
-def sync(path: str, flags: int) -> None:
-    """Wait until a file or folder is on the disk; it is opened with ``flags``."""
-    descriptor = os.open(path, flags)
+def sync(path: str, flags: int, folder: int | None = None) -> None:
+    """Wait until a file or folder is on the disk; it is opened with ``flags``, in a folder if a descriptor is given."""
+    descriptor = os.open(path, flags, dir_fd=folder)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def sync_folder(folder: str) -> None:
-    """Wait until the names in a folder are on the disk, where the system can do this."""
+def sync_folder(folder: str, within: int | None = None) -> None:
+    """Wait until the names in a folder, which may be in one of a descriptor, are on the disk, where the system can do
+    this.
+    """
     if hasattr(os, "O_DIRECTORY"):
         try:
-            sync(folder or "/", os.O_RDONLY | os.O_DIRECTORY)
+            sync(folder or "/", os.O_RDONLY | os.O_DIRECTORY, within)
         except OSError as error:
             # Some file systems have no sync of folders, and some folders may be written and not read.
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):

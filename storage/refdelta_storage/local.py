@@ -29,24 +29,15 @@ from refdelta_storage.base import (
     created_or_raise,
     order_key,
 )
-from refdelta_storage.disk import (
-    TEMPORARY,
-    OutputFile,
-    drop_checksum,
-    hidden,
-    wanted,
-)
+from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, drop_checksum, hidden, wanted
 from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
-from refdelta_storage.naming import Naming, NewFile, taken
+from refdelta_storage.naming import Naming, NewFile, file_info, taken
 
 _BUFFER = 1 << 20
 # No link is followed, and no pipe is waited for.
 _READ_PLAIN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, "O_NOFOLLOW") else None
 
 _KINDS = (stat.S_IFREG, stat.S_IFDIR)
-
-# No such object: also if a folder has the name, or a file is in the place of a folder of the key.
-_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class LocalStore(Store):
@@ -148,7 +139,7 @@ class LocalStore(Store):
 
     @contextmanager
     def pinned(self, folder: str) -> Iterator[Store]:
-        from refdelta_storage.pinned import PINS, PinnedFolder
+        from refdelta_storage.pinned import PINS, pin
 
         path = self._path(folder)
         if not PINS:
@@ -156,12 +147,8 @@ class LocalStore(Store):
                 os.stat(path)
             yield self
             return
-        with self._errors("read", folder):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield PinnedFolder(self, folder, descriptor, fsync=self._names.fsync)
-        finally:
-            os.close(descriptor)
+        with pin(self, folder, path, self._path, fsync=self._names.fsync) as view:
+            yield view
 
     def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
         for info in infos:
@@ -185,7 +172,7 @@ class LocalStore(Store):
     def _unlink_object(self, path: str) -> None:
         try:
             os.unlink(path)
-        except _ABSENT:
+        except ABSENT:
             return
         except PermissionError:
             # This is how macOS refuses to unlink a folder, which is no object.
@@ -254,7 +241,7 @@ class LocalStore(Store):
         if not stat.S_ISREG(status.st_mode):
             raise not_found(key, self.uri)
         self._names.known.add(path.rpartition("/")[0])
-        return _info(key, status)
+        return file_info(key, status)
 
     def local_path(self, key: str) -> str | None:
         return self._path(key)
@@ -301,7 +288,7 @@ class LocalStore(Store):
         except OSError:
             with self._errors("list", key):
                 raise
-        return _info(key, status) if stat.S_ISREG(status.st_mode) else None
+        return file_info(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def leftovers(self) -> Iterator[ObjectInfo]:
         folders = [""]
@@ -317,7 +304,7 @@ class LocalStore(Store):
                         with contextlib.suppress(FileNotFoundError, InvalidKeyError):
                             status = entry.stat(follow_symlinks=False)
                             if stat.S_ISREG(status.st_mode):
-                                yield _info(check_key(key), status)
+                                yield file_info(check_key(key), status)
 
     def _entries(self, folder: str) -> builtins.list[os.DirEntry[str]]:
         """The entries of a folder; none if it does not exist."""
@@ -362,7 +349,7 @@ class _Errors:
         # A lack of memory is that of a file which is larger.
         if isinstance(error, StorageError) or not isinstance(error, (OSError, MemoryError)):
             return
-        if self.action == "read" and isinstance(error, _ABSENT):
+        if self.action == "read" and isinstance(error, ABSENT):
             raise not_found(self.key, self.uri) from error
         raise failure(self.action, self.key, self.uri, error) from error
 
@@ -392,11 +379,6 @@ def _read(stream: io.FileIO, start: int, length: int) -> bytes:
     while len(data) < length and (more := stream.read(length - len(data))):
         data += more
     return data
-
-
-def _info(key: str, status: os.stat_result) -> ObjectInfo:
-    time_ns = status.st_mtime_ns
-    return ObjectInfo(key, status.st_size, time_ns // 1_000_000, (status.st_ino, time_ns))
 
 
 # --- symbolic links ---

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
-from refdelta_storage.base import Created, Exists, PutOutcome, Unknown
+from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Unknown
 from refdelta_storage.disk import TEMPORARY, UNNAMED, drop_checksum, link_count, link_open, sync_folder, unlink
 from refdelta_storage.errors import StorageError
 
@@ -26,7 +26,7 @@ _COPIED = 1 << 20
 _RENAME_REFUSED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 # Refusals after which the file system is certainly unchanged. After others (EIO, ESTALE, ETIMEDOUT, as network file
 # systems give them) the call may have been carried out nevertheless.
-_CERTAIN = {
+CERTAIN = {
     errno.EACCES,
     errno.EDQUOT,
     errno.ELOOP,
@@ -138,7 +138,7 @@ class Naming:
             return None
         if error.errno == errno.ENOENT:  # the folder went away, or the list of open files
             return None
-        if error.errno in _CERTAIN:
+        if error.errno in CERTAIN:
             raise error
         return Unknown(error)
 
@@ -168,7 +168,7 @@ class Naming:
                 # A network file system that resent the request answers about our own link.
                 return Created() if link_count(temporary) > 1 else taken(path)
             except OSError as error:
-                if error.errno in _CERTAIN:
+                if error.errno in CERTAIN:
                     raise
                 if error.errno not in LINKS_REFUSED:
                     return Created() if link_count(temporary) > 1 else Unknown(error)
@@ -180,7 +180,7 @@ class Naming:
         except FileExistsError:
             return taken(path)
         except OSError as error:
-            if error.errno in _CERTAIN or error.errno == errno.EPERM:
+            if error.errno in CERTAIN or error.errno == errno.EPERM:
                 raise
             if error.errno not in _RENAME_REFUSED:
                 return Unknown(error)
@@ -327,6 +327,12 @@ class Naming:
             sync_folder(folder)
 
 
+def file_info(key: str, status: os.stat_result) -> ObjectInfo:
+    """A file as an object."""
+    time_ns = status.st_mtime_ns
+    return ObjectInfo(key, status.st_size, time_ns // 1_000_000, (status.st_ino, time_ns))
+
+
 def temporary_beside(path: str) -> str:
     """A temporary name in the same folder, which no other file has."""
     return f"{os.path.dirname(path)}/{TEMPORARY}{uuid.uuid4().hex}"
@@ -341,13 +347,13 @@ def taken(path: str) -> Exists:
 
 # --- the exclusive rename of the kernel, which Python's `os` does not have ---
 
-_AT_FDCWD = -100
+_AT_FDCWD = -2 if sys.platform == "darwin" else -100
 _RENAME_NOREPLACE = 1  # Linux: renameat2(2)
-_RENAME_EXCL = 4  # macOS: renamex_np(2)
+_RENAME_EXCL = 4  # macOS: renameatx_np(2)
 
 
-def rename_noreplace(source: str, target: str) -> None:
-    """Rename ``source`` to ``target`` in one step, if nothing has that name.
+def rename_noreplace(source: str, target: str, folder: int | None = None) -> None:
+    """Rename ``source`` to ``target`` in one step, if nothing has that name. Both are in ``folder``, if it is given.
 
     Raises:
         FileExistsError: something has it.
@@ -356,19 +362,19 @@ def rename_noreplace(source: str, target: str) -> None:
     call = _system_call()
     if call is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source)
-    if call(os.fsencode(source), os.fsencode(target)) != 0:
+    if call(_AT_FDCWD if folder is None else folder, os.fsencode(source), os.fsencode(target)) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), target)
 
 
 @cache
-def _system_call() -> Callable[[bytes, bytes], int] | None:
+def _system_call() -> Callable[[int, bytes, bytes], int] | None:
     try:
         library = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "darwin":
-            renamex_np = library.renamex_np
-            return lambda source, target: int(renamex_np(source, target, _RENAME_EXCL))
+            renameatx_np = library.renameatx_np
+            return lambda folder, source, target: int(renameatx_np(folder, source, folder, target, _RENAME_EXCL))
         renameat2 = library.renameat2
     except (OSError, AttributeError, TypeError):
         return None  # no such library, or one that is older than the call
-    return lambda source, target: int(renameat2(_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_NOREPLACE))
+    return lambda folder, source, target: int(renameat2(folder, source, folder, target, _RENAME_NOREPLACE))

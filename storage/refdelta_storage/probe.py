@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from refdelta_storage.base import Capabilities, Created, Exists, PutOutcome, Store, Unknown
+from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import ReadOnlyStoreError, StorageError
 from refdelta_storage.wrappers import WrapperStore
 
@@ -71,6 +71,10 @@ class Probed(WrapperStore):
     def delete(self, keys: Iterable[str]) -> None:
         self._try()
         self.inner.delete(keys)
+
+    def delete_unchanged(self, infos: Iterable[ObjectInfo]) -> None:
+        self._try()
+        self.inner.delete_unchanged(infos)
 
     def _try(self) -> None:
         with _verdicts.lock:

@@ -207,6 +207,8 @@ class RemoteStore(Store):
         self._run("write", key, lambda: self._write_parts(name, parts))
 
     def create_output(self, key: str) -> AbstractContextManager[BinaryIO]:
+        check_key(key)
+
         def send(file: BinaryIO) -> None:
             outcome: PutOutcome = Created()
             if os.fstat(file.fileno()).st_size <= 2 * PART:

@@ -14,8 +14,11 @@ Importing this module needs neither pytest nor hypothesis; only :func:`state_mac
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import pickle
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
-from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError
+from refdelta_storage.errors import InvalidKeyError, ObjectExistsError, ObjectNotFoundError, StorageError
 from refdelta_storage.memory import MemoryStore
 
 # In the order of their bytes, which is not the order of their paths: "-" < "." < "/" < "0", and "Z" < "a" < "é" < "😀".
@@ -132,7 +135,9 @@ class StoreContract:
                 lambda key: store.put(key, b""),
                 lambda key: store.put_if_absent(key, b""),
                 lambda key: store.delete([key]),
+                lambda key: store.delete_unchanged([ObjectInfo(key, 0, 0)]),
                 lambda key: store.open_output(key).__enter__(),
+                lambda key: store.create_output(key).__enter__(),
                 lambda key: store.get_many([key]),
             )
             for call in calls:
@@ -206,6 +211,24 @@ class StoreContract:
         assert before - 120_000 <= store.head("t").mtime_ms <= after + 120_000
         assert_same_objects(store.list(), [store.head("t")])
 
+    def test_another_content_of_a_key_has_another_tag(self, store: Store) -> None:
+        seen = []
+        for number, write in enumerate((_put, _put_if_absent, _put, _output, _created)):
+            if write in (_put_if_absent, _created):
+                store.delete(["a/x"])
+                store.put("a/beside", b"what a file system frees is taken by another file")
+            write(store, "a/x", b"content %d" % number)
+            info = store.head("a/x")
+            (listed,) = store.list("a/x")
+            for same in (store.head("a/x"), listed, pickle.loads(pickle.dumps(info))):  # noqa: S301 - our own bytes
+                assert info.is_same(same), f"one object is two: {info} and {same}"
+                assert same.is_same(info), f"one object is two: {same} and {info}"
+            seen.append(info)
+        # Without tags, size and time decide, and these are the same where writes are quick.
+        tags = [info.tag for info in seen if info.tag is not None]
+        assert len(tags) in (0, len(seen)), f"some objects have a tag, others none: {seen}"
+        assert len({*tags}) == len(tags), f"several objects of one key have one tag: {seen}"
+
     # -- streams out
 
     def test_an_output_appears_when_it_is_finished(self, store: Store) -> None:
@@ -245,6 +268,54 @@ class StoreContract:
         store.delete([info.key for info in in_flight])
         assert store.get("a/b/x") == b"half"
         assert list(store.leftovers()) == []
+
+    def test_a_new_object_by_a_stream(self, store: Store) -> None:
+        with store.create_output("part=1/x.parquet") as stream:
+            stream.write(b"first ")
+            stream.flush()
+            assert list(store.list()) == []
+            stream.write(b"second")
+        assert store.get("part=1/x.parquet") == b"first second"
+        with store.create_output("closed") as stream:
+            stream.write(b"closed by its writer")
+            stream.close()
+        assert store.get("closed") == b"closed by its writer"
+        with store.create_output("empty"):
+            pass
+        sizes = {"closed": 20, "empty": 0, "part=1/x.parquet": 12}
+        assert {info.key: info.size for info in store.list()} == sizes
+        assert list(store.leftovers()) == []
+
+    def test_a_new_object_replaces_none(self, store: Store) -> None:
+        store.put("old", b"old")
+        reached = []
+        for key in ("old", "meanwhile"):
+            with raises(ObjectExistsError) as error, store.create_output(key) as stream:
+                stream.write(b"new")
+                if key == "meanwhile":
+                    store.put(key, b"old")
+                reached.append(key)
+            assert key in str(error[0]), f"the error does not name {key!r}: {error[0]}"
+            assert reached[-1:] == [key], f"the error came before the end of the block, for {key!r}"
+            assert store.get(key) == b"old"
+        assert [info.key for info in store.list()] == ["meanwhile", "old"]
+        assert list(store.leftovers()) == []
+
+    def test_a_new_object_that_is_aborted_leaves_nothing(self, store: Store) -> None:
+        store.put("old", b"old")
+        for key, error in itertools.product(("a/x", "old"), (ValueError("mine"), KeyboardInterrupt())):
+            with raises(type(error)), store.create_output(key) as stream:
+                stream.write(b"half" * 100_000)
+                raise error
+            assert [info.key for info in store.list()] == ["old"]
+            assert store.get("old") == b"old"
+        with raises(ObjectNotFoundError):
+            store.head("a/x")
+        assert list(store.leftovers()) == []
+        assert isinstance(store.put_if_absent("a/x", b""), Created)
+
+    def test_one_of_many_streams_creates_an_object(self, store: Store) -> None:
+        assert_one_winner(store, "new/x", race(store, "new/x", self.writers, _create))
 
     # -- listings
 
@@ -302,6 +373,137 @@ class StoreContract:
         store.put("d/y/z", b"")
         store.delete(["d", "d/y"])
         assert [info.key for info in store.list()] == ["d/x", "d/y/z"]
+
+    def test_objects_that_are_as_they_were_are_deleted(self, store: Store) -> None:
+        # Of a few a store may look at each, of many it may list them.
+        for count in (3, 12):
+            keys = [f"d/{number}" for number in range(10, 10 + count)]
+            for key in (*keys, "d", "d/1", "d0") if self.flat else (*keys, "d/1", "d0"):
+                store.put(key, b"old")
+            infos = [store.head(key) for key in keys[::2]]
+            infos += [info for info in store.list("d/") if info.key in keys[1::2]]
+            put, remade, gone, *_ = keys if count > 3 else [*keys[:2], "d/none"]
+            new = b"another" if None in {info.tag for info in infos} else b"new"
+            store.put(put, new)
+            store.delete([remade, gone])
+            store.put("d/beside", b"what a file system frees is taken by another file")
+            store.put_if_absent(remade, new)
+            store.delete_unchanged(iter([*infos, infos[-1]]))
+            left = [info.key for info in store.list() if info.key in keys]
+            assert left == [put, remade], f"of {keys} the ones that others had replaced should be left: {left}"
+            assert store.get_many(left) == [new, new]
+            assert store.get_many(["d/1", "d0"]) == [b"old", b"old"]
+        before = list(store.list())
+        store.delete_unchanged([])
+        store.delete_unchanged(infos)
+        assert list(store.list()) == before
+
+    # -- a folder that is removed, moved away or made anew
+
+    def folder(self, store: Store, key: str) -> str | None:
+        """The path of a folder of the store, which others may remove or move away; None for a store without folders."""
+        return store.local_path(key)
+
+    def test_changes_in_a_pinned_folder_are_those_of_the_store(self, store: Store) -> None:
+        store.put("log/old", b"old")
+        with store.pinned("log") as view:
+            assert view.uri == store.uri
+            _change(view, "log/")
+            _change(view, "elsewhere/")
+            assert isinstance(view.put_if_absent("log/old", b"new"), Exists)
+            assert isinstance(view.hasty().put_if_absent("log/hasty", b"quick"), Created)
+            for key in ("log/", "log//x", "log/../x", "log/./x", "log/x/..", "log/x\0"):
+                calls: tuple[Callable[[str], Any], ...] = (
+                    lambda key: view.put(key, b""),
+                    lambda key: view.put_if_absent(key, b""),
+                    lambda key: view.delete([key]),
+                    lambda key: view.delete_unchanged([ObjectInfo(key, 0, 0)]),
+                    lambda key: view.open_output(key).__enter__(),
+                    lambda key: view.create_output(key).__enter__(),
+                )
+                for call in calls:
+                    with raises(InvalidKeyError):
+                        call(key)
+            assert view.get_many(["log/a", "elsewhere/a"]) == [b"put", b"put"]
+            view.remove_empty("log")
+        names = ["a", "new", "p/q/r", "stream"]
+        expected = [*(f"elsewhere/{name}" for name in names), *(f"log/{name}" for name in (*names, "hasty", "old"))]
+        assert [info.key for info in store.list()] == sorted(expected)
+        assert store.get_many(expected[:4]) == store.get_many(expected[4:8]) == [b"put", b"", b"r", b"streamed"]
+        assert list(store.leftovers()) == []
+
+    def test_a_folder_that_is_not_there_is_not_pinned(self, store: Store) -> None:
+        if self.folder(store, "log") is not None:
+            with raises(ObjectNotFoundError), store.pinned("log"):
+                pass
+        assert list(store.list()) == []
+
+    def test_a_pinned_folder_that_was_removed_is_not_made_again(self, store: Store) -> None:
+        store.put("log/old", b"old")
+        store.put("else", b"")
+        path = self.folder(store, "log")
+        if path is None:
+            return
+        with store.pinned("log") as view:
+            shutil.rmtree(path)
+            for _ in range(2):  # while there is none, and beside a new one
+                left = {info.key: store.get(info.key) for info in store.list()}
+                for write in (_put, _put_if_absent, _output, _created):
+                    for key in ("log/old", "log/new", "log/p/new"):
+                        with raises(StorageError):
+                            write(view, key, b"written by the view")
+                with contextlib.suppress(StorageError):
+                    view.delete(["log/old", "log/of the new one"])
+                with contextlib.suppress(StorageError):
+                    view.delete_unchanged(store.list("log/"))
+                view.remove_empty("log")
+                assert os.path.exists(path) is ("log/old" in left), "the folder was made again, or removed"  # noqa: PTH110
+                assert {info.key: store.get(info.key) for info in store.list()} == left | {"else": b""}
+                assert list(store.leftovers()) == []
+                store.put("log/old", b"of a new folder")
+                store.put("log/of the new one", b"")
+
+    def test_what_goes_into_a_pinned_folder_goes_into_no_other(self, store: Store) -> None:
+        store.put("log/old", b"old")
+        store.put("log/own", b"own")
+        path, moved = self.folder(store, "log"), self.folder(store, "moved")
+        if path is None or moved is None:
+            return
+        with store.pinned("log") as view:
+            os.rename(path, moved)  # noqa: PTH104
+            store.put("log/old", b"new")
+            os.mkdir(f"{path}/empty")  # noqa: PTH102
+            theirs = [(info, store.get(info.key)) for info in store.list("log/")]
+            written = {"moved/old": b"old", "moved/own": b"own"}
+            for write in (_put, _put_if_absent, _output, _created):
+                key = f"log/p/{len(written)}"
+                with contextlib.suppress(StorageError):
+                    write(view, key, b"written by the view")
+                    written[f"moved{key.removeprefix('log')}"] = b"written by the view"
+            with contextlib.suppress(StorageError):
+                view.delete_unchanged([theirs[0][0]])
+            with contextlib.suppress(StorageError):
+                view.delete(["log/own"])
+                del written["moved/own"]
+            for folder in ("log", "log/empty"):
+                view.remove_empty(folder)
+            assert [(info, store.get(info.key)) for info in store.list("log/")] == theirs
+            assert os.path.isdir(f"{path}/empty")  # noqa: PTH112
+            assert {info.key: store.get(info.key) for info in store.list("moved/")} == written
+        assert list(store.leftovers()) == []
+
+    def test_an_empty_folder_can_be_removed_by_its_view(self, store: Store) -> None:
+        store.put("log/p/x", b"")
+        path = self.folder(store, "log")
+        with store.pinned("log") as view:
+            for folder in ("log/p", "log"):
+                view.remove_empty(folder)
+            assert [info.key for info in store.list()] == ["log/p/x"]
+            view.delete(["log/p/x"])
+            for folder in ("log/p", "log"):
+                view.remove_empty(folder)
+        assert list(store.list()) == []
+        assert path is None or not os.path.exists(path)  # noqa: PTH110
 
     # -- many at once
 
@@ -392,17 +594,73 @@ def assert_same_objects(listed: Iterable[ObjectInfo], looked_at: Iterable[Object
         assert abs(one.mtime_ms - other.mtime_ms) < 1000, (one, other)
 
 
-def race(store: Store, key: str, writers: int) -> list[tuple[bytes, PutOutcome]]:
-    """Let threads put different bytes at one key at once. Returns the bytes and the outcome of each."""
+def race(
+    store: Store, key: str, writers: int, create: Callable[[Store, str, bytes], PutOutcome] | None = None
+) -> list[tuple[bytes, PutOutcome]]:
+    """Let threads create an object of different bytes at once. Returns the bytes and the outcome of each."""
     barrier = threading.Barrier(writers)
 
     def write(number: int) -> tuple[bytes, PutOutcome]:
         data = (f"writer {number}\n" * 200).encode()
         barrier.wait()
-        return data, store.put_if_absent(key, data)
+        return data, create(store, key, data) if create else store.put_if_absent(key, data)
 
     with ThreadPoolExecutor(writers) as pool:
         return list(pool.map(write, range(writers)))
+
+
+def _create(store: Store, key: str, data: bytes) -> PutOutcome:
+    """The outcome of :meth:`Store.create_output`, as that of a put."""
+    try:
+        _created(store, key, data)
+    except ObjectExistsError:
+        return Exists()
+    except StorageError as error:
+        return Unknown(error)
+    return Created()
+
+
+def _put(store: Store, key: str, data: bytes) -> None:
+    store.put(key, data)
+
+
+def _put_if_absent(store: Store, key: str, data: bytes) -> None:
+    store.put_if_absent(key, data)
+
+
+def _created(store: Store, key: str, data: bytes) -> None:
+    with store.create_output(key) as stream:
+        stream.write(data)
+
+
+def _output(store: Store, key: str, data: bytes) -> None:
+    with store.open_output(key) as stream:
+        stream.write(data)
+
+
+def _change(view: Store, folder: str) -> None:
+    """Change objects of a folder in each way; four are left."""
+    view.put(f"{folder}a", b"first")
+    view.put(f"{folder}a", b"put")
+    assert isinstance(view.put_if_absent(f"{folder}new", b""), Created)
+    assert isinstance(view.put_if_absent(f"{folder}new", b"more"), Exists)
+    _output(view, f"{folder}stream", b"first")
+    _output(view, f"{folder}stream", b"streamed")
+    _created(view, f"{folder}p/q/r", b"r")
+    with raises(ObjectExistsError):
+        _created(view, f"{folder}p/q/r", b"another")
+    for number in range(8):
+        view.put(f"{folder}gone/{number}", b"")
+    with raises(ValueError), view.open_output(f"{folder}aborted"):
+        raise ValueError
+    view.delete([f"{folder}gone/0", f"{folder}missing", f"{folder}gone", f"{folder}no/such", f"{folder}a/b"])
+    view.put(f"{folder}gone/1", b"replaced")
+    infos = [ObjectInfo(f"{folder}a/b", 0, 0), *view.list(f"{folder}gone/")]
+    view.put(f"{folder}gone/2", b"replaced")
+    view.delete_unchanged(infos)
+    assert [info.key for info in view.list(f"{folder}gone")] == [f"{folder}gone/2"]
+    view.delete([f"{folder}gone/2"])
+    view.remove_empty(f"{folder}gone")
 
 
 def assert_one_winner(store: Store, key: str, outcomes: Sequence[tuple[bytes, PutOutcome]]) -> None:
@@ -505,9 +763,9 @@ def state_machine(make: Callable[[], Store], discard: Callable[[Store], None] = 
         def put_if_absent(self, key: str, data: bytes) -> None:
             self.same(lambda store: type(store.put_if_absent(key, data)))
 
-        @rule(key=keys, chunks=st.lists(data, max_size=3), abort=st.booleans())
-        def output(self, key: str, chunks: list[bytes], abort: bool) -> None:
-            self.same(lambda store: _stream(store, key, chunks, abort=abort))
+        @rule(key=keys, chunks=st.lists(data, max_size=3), abort=st.booleans(), create=st.booleans())
+        def output(self, key: str, chunks: list[bytes], abort: bool, create: bool) -> None:
+            self.same(lambda store: _stream(store, key, chunks, abort=abort, create=create))
 
         @rule(key=keys)
         def read(self, key: str) -> None:
@@ -530,6 +788,10 @@ def state_machine(make: Callable[[], Store], discard: Callable[[Store], None] = 
         @rule(some=st.lists(keys, max_size=4))
         def delete(self, some: list[str]) -> None:
             self.same(lambda store: store.delete(some))
+
+        @rule(some=st.lists(keys, max_size=4))
+        def delete_unchanged(self, some: list[str]) -> None:
+            self.same(lambda store: store.delete_unchanged([one for one in store.list() if one.key in some]))
 
         @rule(prefix=places, after=st.none() | places)
         def listing(self, prefix: str, after: str | None) -> None:
@@ -559,7 +821,7 @@ def outcome(call: Callable[[Store], Any], store: Store) -> Any:
     """The result of a call or the class of its error, which must be the same for both stores."""
     try:
         return call(store)
-    except (ObjectNotFoundError, InvalidKeyError) as error:
+    except (ObjectNotFoundError, ObjectExistsError, InvalidKeyError) as error:
         return type(error)
     except StorageError:
         return StorageError
@@ -574,9 +836,9 @@ def _read_stream(store: Store, key: str) -> bytes:
         return stream.read()
 
 
-def _stream(store: Store, key: str, chunks: Sequence[bytes], *, abort: bool) -> None:
+def _stream(store: Store, key: str, chunks: Sequence[bytes], *, abort: bool, create: bool) -> None:
     try:
-        with store.open_output(key) as stream:
+        with store.create_output(key) if create else store.open_output(key) as stream:
             for chunk in chunks:
                 stream.write(chunk)
             if abort:

@@ -1,6 +1,7 @@
 """UnityCatalog against ``refdelta serve``, in a process of its own: all verbs, racers, lost replies, refusals."""
 
 import concurrent.futures
+import itertools
 import json
 import pickle
 import socket
@@ -597,6 +598,40 @@ def test_credentials_are_asked_for_again_before_they_expire(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now + 3_600 - 200)
     assert store.inner is not first
     assert catalog.asked == 2
+
+
+@pytest.mark.parametrize("renewed_at", range(4))
+def test_credentials_are_renewed_while_a_folder_is_pinned(monkeypatch, renewed_at):
+    """At whatever look at the clock they are: in the block, and while it begins."""
+    catalog = granted([credential("s3://bucket", "one")], [credential("s3://bucket", "two", lives_ms=7_200_000)])
+    store = catalog._store(ON_S3)
+    first, looks, now = store.inner, itertools.count(), time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3_400 * (next(looks) >= renewed_at))
+    with store.pinned("_delta_log") as view:
+        assert view.uri == store.uri
+        assert [view.inner for _ in range(renewed_at + 1)][-1] is not first
+        assert catalog.asked == 2
+
+
+def test_a_catalog_that_gives_no_credentials_is_an_error_of_the_store(monkeypatch):
+    catalog = granted([credential("s3://bucket", "one")])
+    store, now = catalog._store(ON_S3), time.time()
+    refusal = unity_http.RequestError("no more", status=403, certain=True)
+
+    def refuse(_):
+        raise refusal
+
+    monkeypatch.setattr(catalog, "_of_table", refuse)
+    monkeypatch.setattr(time, "time", lambda: now + 3_400)
+    for call in (
+        lambda: store.pinned("_delta_log").__enter__().put("_delta_log/x", b""),
+        lambda: store.delete_unchanged([]),
+        lambda: store.create_output("x"),
+        store.hasty,
+    ):
+        with pytest.raises(StorageError) as caught:
+            call()
+        assert caught.value is refusal
 
 
 def test_a_user_who_may_only_read(catalog, name, table, through):

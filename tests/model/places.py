@@ -86,11 +86,12 @@ class Place:
 
     Args:
         path: the folder of the link; None for objects.
+        objects: the store of the objects, which is empty; one in memory unless given.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, objects: Store | None = None) -> None:
         self.path, self.number = path, 0
-        self.objects = MemoryStore(None)
+        self.objects = MemoryStore(None) if objects is None else objects
         if path is not None:
             self._lead()
         self.store = Yielding(
@@ -215,12 +216,14 @@ class Case(NamedTuple):
         old: the table that it belongs to.
         new: the tables that take its place.
         remote: whether the place is one of objects.
+        objects: gives the store of the objects of each run; one in memory unless given.
     """
 
     work: Callable[[Snapshot], None]
     old: Files
     new: tuple[Files, ...]
     remote: bool
+    objects: Callable[[], Store] = MemoryStore
 
 
 def own(snapshot: Snapshot) -> Snapshot:
@@ -231,24 +234,26 @@ def own(snapshot: Snapshot) -> Snapshot:
     return dataclasses.replace(snapshot, segment=segment)
 
 
-def wrong(case: Case, path: Path) -> Iterator[str]:
-    """Each fault that some order of events leaves."""
+def wrong(case: Case, path: Path, every: int = 1) -> Iterator[str]:
+    """Each fault that some order of events leaves. Of the orders, every so manieth is tried."""
     counted = _run(case, path / "count", {}, None, 0)[1]
-    runs = itertools.count()
-    for new in case.new:
-        for way in ("remove", "empty", "lead_elsewhere"):
-            for first in range(counted + 1):
-                # The new table comes at once, at some later call, or after the work.
-                for second in sorted({first, *range(first + 1, counted + 1, 3), counted + 100}):
-                    name = f"{way} at {first}, made anew at {second}"
-                    found, _ = _run(case, path / str(next(runs)), new, way, first, second)
-                    yield from (f"{name}: {one}" for one in found)
+    orders = [
+        (new, way, first, second)
+        for new in case.new
+        for way in (("remove",) if case.remote else ("remove", "empty", "lead_elsewhere"))  # all the same to objects
+        for first in range(counted + 1)
+        # The new table comes at once, at some later call, or after the work.
+        for second in sorted({first, *range(first + 1, counted + 1, 3), counted + 100})
+    ]
+    for number, (new, way, first, second) in enumerate(orders[::every]):
+        found, _ = _run(case, path / str(number), new, way, first, second)
+        yield from (f"{way} at {first}, made anew at {second}: {one}" for one in found)
 
 
 def _run(case: Case, path: Path, new: Files, way: str | None, first: int, second: int = 0) -> tuple[list[str], int]:
     """Run the work beside two events; returns the faults, and the number of its calls."""
     path.mkdir()
-    place = Place(None if case.remote else path)
+    place = Place(None, case.objects()) if case.remote else Place(path)
     place.put(case.old)
     snapshot = own(load_snapshot(place.store))
     place.store.count, made_anew = 0, [False]

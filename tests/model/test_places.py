@@ -11,6 +11,7 @@ import pytest
 from model import places
 from refdelta.core.commit import effects
 from refdelta.engine.log import checkpoint_write, cleanup, identity
+from refdelta_storage import open_store
 
 NEW = {
     "as long, with a checkpoint": places.made(4, checkpoint=3),
@@ -36,9 +37,9 @@ def expired(monkeypatch, caplog):
     monkeypatch.setattr(checkpoint_write, "LISTED_ITSELF", 0)
 
 
-def case(kind: str, *, remote: bool, new: tuple[str, ...] = tuple(NEW)) -> places.Case:
+def case(kind: str, *, remote: bool, new: tuple[str, ...] = tuple(NEW), **more) -> places.Case:
     work = places.WORKS[kind.removeprefix("V2 ")]
-    return places.Case(work, OLD[kind], tuple(NEW[name] for name in new), remote)
+    return places.Case(work, OLD[kind], tuple(NEW[name] for name in new), remote, **more)
 
 
 @pytest.mark.sample(check=2)
@@ -46,6 +47,25 @@ def case(kind: str, *, remote: bool, new: tuple[str, ...] = tuple(NEW)) -> place
 @pytest.mark.parametrize("kind", OLD)
 def test_no_table_is_harmed_by_work_of_the_one_before(kind, remote, tmp_path):
     assert next(places.wrong(case(kind, remote=remote), tmp_path), None) is None
+
+
+@pytest.fixture(params=["s3", "azure"])
+def service(request):
+    """Gives fresh places of a service, as stores."""
+    server = request.getfixturevalue(f"{request.param}_server")
+
+    def make():
+        place = server.place()
+        return open_store(place.uri, {**place.options, "put_if_absent": "true"})
+
+    return make
+
+
+@pytest.mark.sample(test=4)
+@pytest.mark.parametrize("kind", OLD)
+def test_so_it_is_on_real_servers(kind, service, tmp_path):
+    tried = case(kind, remote=True, new=("as long, with a checkpoint", "short, by another library"), objects=service)
+    assert next(places.wrong(tried, tmp_path, every=7), None) is None
 
 
 @pytest.fixture
@@ -105,6 +125,14 @@ def _left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_rule_that_is_left_out_is_missed(rule, kind, remote, tmp_path, monkeypatch):
     _left_out(rule, monkeypatch)
     assert _faults(kind, tmp_path, remote=remote)
+
+
+@pytest.mark.sample(test=2)
+@pytest.mark.parametrize("rule", ["the look after the work", "the removal"])
+def test_a_rule_that_is_left_out_is_missed_on_real_servers(rule, service, tmp_path, monkeypatch):
+    _left_out(rule, monkeypatch)
+    tried = case("checkpoint", remote=True, new=("as long, with a checkpoint",), objects=service)
+    assert next(places.wrong(tried, tmp_path, every=3), None) is not None
 
 
 @pytest.mark.parametrize("remote", [False, True], ids=["disk", "objects"])

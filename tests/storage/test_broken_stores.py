@@ -1,14 +1,25 @@
 """The contract has teeth: stores that are broken on purpose fail it, each by the test that is meant for it."""
 
+import dataclasses
 import io
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from refdelta_storage import Created, Exists, MemoryStore, Unknown
+from refdelta_storage import (
+    Created,
+    Exists,
+    LocalStore,
+    MemoryStore,
+    ObjectExistsError,
+    StorageError,
+    Store,
+    Unknown,
+)
 from refdelta_storage.testing import StoreContract, assert_one_winner, state_machine
 from refdelta_storage.wrappers import WrapperStore
 
@@ -118,6 +129,182 @@ class UnsortedMany(WrapperStore):
         return self.inner.get_many(sorted(keys))
 
 
+class OneTag(WrapperStore):
+    """A tag that is of the key, and not of the object."""
+
+    def tag(self, info):
+        return dataclasses.replace(info, tag=f"tag of {info.key}")
+
+    def head(self, key):
+        return self.tag(self.inner.head(key))
+
+    def list(self, prefix="", after=None):
+        return map(self.tag, self.inner.list(prefix, after))
+
+
+class TagOfTheSize(OneTag):
+    def tag(self, info):
+        return dataclasses.replace(info, tag=info.size)
+
+
+class QuotedTag(OneTag):
+    """Quotation marks around the tag in a reply to HEAD, and none in a listing."""
+
+    def head(self, key):
+        info = self.inner.head(key)
+        return dataclasses.replace(info, tag=f'"{info.tag}"')
+
+    def list(self, prefix="", after=None):
+        return (dataclasses.replace(info, tag=str(info.tag)) for info in self.inner.list(prefix, after))
+
+
+class ReplacingOutput(WrapperStore):
+    """Whatever has the key is replaced."""
+
+    def create_output(self, key):
+        return self.inner.open_output(key)
+
+
+class EarlyLook(WrapperStore):
+    """Only what is there when the block begins is not replaced."""
+
+    @contextmanager
+    def create_output(self, key):
+        taken = any(info.key == key for info in self.inner.list(key))
+        with self.inner.open_output(key) as stream:
+            yield stream
+            if taken:
+                raise ObjectExistsError(key)
+
+
+class LateLook(WrapperStore):
+    """Two that look at once both write."""
+
+    @contextmanager
+    def create_output(self, key):
+        stream = io.BytesIO()
+        yield stream
+        if any(info.key == key for info in self.inner.list(key)):
+            raise ObjectExistsError(key)
+        time.sleep(0.002)
+        self.inner.put(key, stream.getvalue())
+
+
+class EarlyError(WrapperStore):
+    """The error comes before the block, and not at its end."""
+
+    def create_output(self, key):
+        if any(info.key == key for info in self.inner.list(key)):
+            raise ObjectExistsError(key)
+        return self.inner.create_output(key)
+
+
+class VisibleCreation(WrapperStore):
+    """The key is taken by an empty object while it is written, and after an exception."""
+
+    @contextmanager
+    def create_output(self, key):
+        outcome = self.inner.put_if_absent(key, b"")
+        stream = io.BytesIO()
+        yield stream
+        if isinstance(outcome, Exists):
+            raise ObjectExistsError(key)
+        self.inner.put(key, stream.getvalue())
+
+
+class DeletesByKey(WrapperStore):
+    def delete_unchanged(self, infos):
+        self.inner.delete([info.key for info in infos])
+
+
+class DeletesManyByKey(WrapperStore):
+    """Looks at a few objects only."""
+
+    def delete_unchanged(self, infos):
+        infos = [*infos]
+        self.inner.delete_unchanged(infos) if len(infos) < 5 else self.inner.delete([info.key for info in infos])
+
+
+class DeletesBySize(WrapperStore):
+    def delete_unchanged(self, infos):
+        sizes = {info.key: info.size for info in self.inner.list()}
+        self.inner.delete([info.key for info in infos if sizes.get(info.key) == info.size])
+
+
+class DeletesAllOrNothing(WrapperStore):
+    """Where one object has changed, all stay."""
+
+    def delete_unchanged(self, infos):
+        infos, there = [*infos], [*self.inner.list()]
+        if all(any(info.is_same(one) for one in there) for info in infos):
+            self.inner.delete_unchanged(infos)
+
+
+class PinsNothing(WrapperStore):
+    """The view writes to whatever has the folder's path."""
+
+    @contextmanager
+    def pinned(self, folder):
+        self.inner.head(f"{folder}/old")
+        yield self.inner
+
+
+class PinsWhatIsThere(WrapperStore):
+    """As the one before, and into a folder that exists only."""
+
+    @contextmanager
+    def pinned(self, folder):
+        self.inner.head(f"{folder}/old")
+        yield IntoFolders(self.inner)
+
+
+class IntoFolders(WrapperStore):
+    def look(self, key):
+        if not Path(self.inner.local_path(key)).parent.parent.exists():
+            raise StorageError("no such folder")
+
+    def put(self, key, data):
+        self.look(key)
+        self.inner.put(key, data)
+
+    def put_if_absent(self, key, data):
+        self.look(key)
+        return self.inner.put_if_absent(key, data)
+
+    def open_output(self, key):
+        self.look(key)
+        return self.inner.open_output(key)
+
+    def create_output(self, key):
+        self.look(key)
+        return self.inner.create_output(key)
+
+
+class PinsForWritesAlone(WrapperStore):
+    """What is deleted is what has the path."""
+
+    @contextmanager
+    def pinned(self, folder):
+        with self.inner.pinned(folder) as view:
+            view.delete = self.inner.delete
+            view.delete_unchanged = self.inner.delete_unchanged
+            yield view
+
+
+class PinsForStreamsByPath(WrapperStore):
+    @contextmanager
+    def pinned(self, folder):
+        with self.inner.pinned(folder) as view:
+            view.open_output = self.inner.open_output
+            yield view
+
+
+class ForgetsThePin(WrapperStore):
+    """A wrapper as it was written before stores had pinned folders: what is inherited would know of no folder."""
+
+    pinned = Store.pinned
+
+
 @pytest.mark.sample(check=6)
 @pytest.mark.parametrize(
     ("broken", "test"),
@@ -137,6 +324,22 @@ class UnsortedMany(WrapperStore):
         (ShortRange, "test_ranges"),
         (SortedRanges, "test_several_ranges_come_in_their_order"),
         (UnsortedMany, "test_get_many_keeps_the_order"),
+        (OneTag, "test_another_content_of_a_key_has_another_tag"),
+        (OneTag, "test_objects_that_are_as_they_were_are_deleted"),
+        (TagOfTheSize, "test_another_content_of_a_key_has_another_tag"),
+        (QuotedTag, "test_another_content_of_a_key_has_another_tag"),
+        (QuotedTag, "test_objects_that_are_as_they_were_are_deleted"),
+        (ReplacingOutput, "test_a_new_object_replaces_none"),
+        (ReplacingOutput, "test_one_of_many_streams_creates_an_object"),
+        (EarlyLook, "test_a_new_object_replaces_none"),
+        (LateLook, "test_one_of_many_streams_creates_an_object"),
+        (EarlyError, "test_a_new_object_replaces_none"),
+        (VisibleCreation, "test_a_new_object_by_a_stream"),
+        (VisibleCreation, "test_a_new_object_that_is_aborted_leaves_nothing"),
+        (DeletesByKey, "test_objects_that_are_as_they_were_are_deleted"),
+        (DeletesManyByKey, "test_objects_that_are_as_they_were_are_deleted"),
+        (DeletesBySize, "test_objects_that_are_as_they_were_are_deleted"),
+        (DeletesAllOrNothing, "test_objects_that_are_as_they_were_are_deleted"),
     ],
 )
 def test_a_broken_store_fails_the_contract(broken, test):
@@ -146,8 +349,33 @@ def test_a_broken_store_fails_the_contract(broken, test):
         contract(broken(MemoryStore()))
 
 
+@pytest.mark.sample(check=3)
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (PinsNothing, "test_a_pinned_folder_that_was_removed_is_not_made_again"),
+        (PinsNothing, "test_what_goes_into_a_pinned_folder_goes_into_no_other"),
+        (PinsWhatIsThere, "test_a_pinned_folder_that_was_removed_is_not_made_again"),
+        (PinsWhatIsThere, "test_what_goes_into_a_pinned_folder_goes_into_no_other"),
+        (PinsForWritesAlone, "test_what_goes_into_a_pinned_folder_goes_into_no_other"),
+        (PinsForStreamsByPath, "test_a_pinned_folder_that_was_removed_is_not_made_again"),
+        (PinsForStreamsByPath, "test_what_goes_into_a_pinned_folder_goes_into_no_other"),
+        (ForgetsThePin, "test_a_folder_that_is_not_there_is_not_pinned"),
+        (ForgetsThePin, "test_a_pinned_folder_that_was_removed_is_not_made_again"),
+        (ForgetsThePin, "test_what_goes_into_a_pinned_folder_goes_into_no_other"),
+    ],
+)
+def test_a_broken_store_in_folders_fails_the_contract(broken, test, tmp_path):
+    contract = getattr(StoreContract(), test)
+    contract(LocalStore(tmp_path / "good"))
+    with pytest.raises(AssertionError):
+        contract(broken(LocalStore(tmp_path / "broken")))
+
+
 @pytest.mark.sample(check=1)
-@pytest.mark.parametrize("broken", [LastWins, VisibleOutput, IncludesAfter, ShortRange])
+@pytest.mark.parametrize(
+    "broken", [LastWins, VisibleOutput, IncludesAfter, ShortRange, ReplacingOutput, VisibleCreation]
+)
 def test_the_state_machine_finds_a_broken_store(broken):
     machine = state_machine(lambda: broken(MemoryStore()))
     # Found is enough: the smallest example is for people.

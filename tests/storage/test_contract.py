@@ -1,8 +1,10 @@
 """Every store against the contract, and against the store in memory."""
 
+import dataclasses
 import pickle
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from refdelta_storage import (
 )
 from refdelta_storage import local as local_module
 from refdelta_storage.testing import StoreContract, state_machine
+from refdelta_storage.wrappers import WrapperStore
 from tiers import examples
 
 SAFE = Capabilities(put_if_absent=True, list_after=False, durable=False, remote=True)
@@ -52,6 +55,99 @@ class TestLocalStoreWithoutHardLinks(StoreContract):
 
         monkeypatch.setattr(local_module.os, "link", refuse)
         return LocalStore(tmp_path, fsync=False)
+
+
+class Below(WrapperStore):
+    """One folder of a store, and all that is in it, as a store."""
+
+    def __init__(self, inner, folder):
+        super().__init__(inner)
+        self.folder = f"{folder}/"
+
+    def _up(self, infos):
+        return [dataclasses.replace(info, key=f"{self.folder}{info.key}") for info in infos]
+
+    def _down(self, infos):
+        return [dataclasses.replace(info, key=info.key.removeprefix(self.folder)) for info in infos]
+
+    def put_if_absent(self, key, data):
+        return self.inner.put_if_absent(self.folder + key, data)
+
+    def put(self, key, data):
+        self.inner.put(self.folder + key, data)
+
+    def open_output(self, key):
+        return self.inner.open_output(self.folder + key)
+
+    def create_output(self, key):
+        return self.inner.create_output(self.folder + key)
+
+    def get(self, key):
+        return self.inner.get(self.folder + key)
+
+    def get_range(self, key, start, length):
+        return self.inner.get_range(self.folder + key, start, length)
+
+    def get_ranges(self, key, ranges):
+        return self.inner.get_ranges(self.folder + key, ranges)
+
+    def open_input(self, key, size=None):
+        return self.inner.open_input(self.folder + key, size)
+
+    def head(self, key):
+        return self._down([self.inner.head(self.folder + key)])[0]
+
+    def list(self, prefix="", after=None):
+        return iter(self._down(self.inner.list(self.folder + prefix, after and self.folder + after)))
+
+    def leftovers(self):
+        return iter(self._down(self.inner.leftovers()))
+
+    def delete(self, keys):
+        self.inner.delete([self.folder + key for key in keys])
+
+    def delete_unchanged(self, infos):
+        self.inner.delete_unchanged(self._up(infos))
+
+    def get_many(self, keys):
+        return self.inner.get_many([self.folder + key for key in keys])
+
+    def local_path(self, key):
+        return self.inner.local_path(self.folder + key)
+
+    @contextmanager
+    def pinned(self, folder):
+        with self.inner.pinned(self.folder + folder) as inner:
+            yield Below(inner, self.folder.rstrip("/"))
+
+    def remove_empty(self, folder):
+        self.inner.remove_empty(self.folder + folder)
+
+
+class TestPinnedFolder(StoreContract):
+    """The view of a folder by its descriptor, as a store of its own."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        (tmp_path / "log").mkdir()
+        with LocalStore(tmp_path).pinned("log") as view:
+            yield Below(view, "log")
+
+    def test_a_pickled_store_is_the_same_place(self, store):
+        with pytest.raises(TypeError, match="cannot be pickled: it is for one block of one process"):
+            pickle.dumps(store)
+
+
+class TestPinnedFolderWithoutHardLinks(TestPinnedFolder):
+    @pytest.fixture
+    def store(self, tmp_path, monkeypatch):
+        def refuse(*_args, **_kwargs):
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(local_module.os, "link", refuse)
+        (tmp_path / "log").mkdir()
+        with LocalStore(tmp_path, fsync=False).pinned("log") as view:
+            yield Below(view, "log")
 
 
 class TestMemoryStore(StoreContract):

@@ -13,10 +13,12 @@ from refdelta_storage import (
     CountingStore,
     Created,
     Exists,
+    InvalidKeyError,
     LocalStore,
     StorageError,
     Unknown,
     naming,
+    pinned,
 )
 from refdelta_storage import local as local_module
 from refdelta_storage.disk import UNNAMED, link_open
@@ -282,3 +284,93 @@ class TestDurability:
         write_stream()
         assert "sync file" not in log
         assert "sync folder" not in log
+
+    def test_so_it_is_in_a_pinned_folder(self, tmp_path, monkeypatch):
+        log, folders = [], {}
+        fsync, link, rename = os.fsync, os.link, os.rename
+
+        def spy_sync(descriptor):
+            status = os.fstat(descriptor)
+            log.append(f"sync {folders.get(status.st_ino, 'file')}")
+            fsync(descriptor)
+
+        for name in ("log", "log/p"):
+            (tmp_path / name).mkdir()
+            folders[(tmp_path / name).stat().st_ino] = name
+        monkeypatch.setattr(local_module.os, "fsync", spy_sync)
+        monkeypatch.setattr(local_module.os, "link", lambda *a, **k: (log.append("name"), link(*a, **k)))
+        monkeypatch.setattr(local_module.os, "rename", lambda *a, **k: (log.append("name"), rename(*a, **k)))
+        with LocalStore(tmp_path).pinned("log") as view:
+            for folder in ("log", "log/p"):
+                log.clear()
+                view.put(f"{folder}/x", b"x")
+                assert log == ["sync file", "name", f"sync {folder}"]
+                log.clear()
+                view.put_if_absent(f"{folder}/y", b"y")
+                assert log == ["sync file", "name", f"sync {folder}"]
+            log.clear()
+            view.put("log/q/x", b"x")
+            assert log == ["sync log", "sync file", "name", "sync file"]  # the last one is of the new folder
+            log.clear()
+            view.hasty().put("log/q/y", b"y")
+            assert log == ["name"]
+
+
+class TestNamesInAPinnedFolder:
+    @pytest.fixture
+    def view(self, tmp_path):
+        store = LocalStore(tmp_path)
+        store.put("log/old", b"old")
+        with store.pinned("log") as view:
+            yield view
+
+    @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+    def test_a_name_that_a_power_cut_may_take_is_neither_created_nor_absent(self, view, monkeypatch, code):
+        monkeypatch.setattr(pinned, "sync_folder", refuse(code))
+        assert isinstance(view.put_if_absent("log/x", b"x"), Unknown)
+        assert view.get("log/x") == b"x"
+
+    @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+    def test_a_link_of_which_nothing_is_known(self, view, monkeypatch, code):
+        monkeypatch.setattr(local_module.os, "link", refuse(code))
+        assert isinstance(view.put_if_absent("log/x", b"x"), Unknown)
+        with pytest.raises(StorageError, match="not known whether"), view.create_output("log/x"):
+            pass
+
+    @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP])
+    def test_without_links_and_exclusive_renames_nothing_is_created(self, view, monkeypatch, code):
+        monkeypatch.setattr(local_module.os, "link", refuse(errno.EPERM))
+        monkeypatch.setattr(pinned, "rename_noreplace", refuse(code))
+        with pytest.raises(StorageError, match="cannot write 'log/x'"):
+            view.put_if_absent("log/x", b"x")
+        assert [info.key for info in view.list()] == ["log/old"]
+        assert list(view.leftovers()) == []
+
+    def test_a_request_that_a_network_file_system_has_sent_twice(self, view, monkeypatch):
+        link = os.link
+
+        def twice(*args, **options):
+            link(*args, **options)
+            link(*args, **options)
+
+        monkeypatch.setattr(local_module.os, "link", twice)
+        assert isinstance(view.put_if_absent("log/x", b"x"), Created)
+        assert isinstance(view.put_if_absent("log/x", b"y"), Exists)
+
+    def test_a_folder_has_the_name(self, view):
+        view.put("log/p/x", b"")
+        with pytest.raises(StorageError, match="folder"):
+            view.put_if_absent("log/p", b"")
+
+    def test_a_link_that_leads_out_of_the_store_is_refused(self, view, tmp_path, tmp_path_factory):
+        outside = tmp_path_factory.mktemp("outside")
+        (outside / "x").write_bytes(b"theirs")
+        (tmp_path / "log" / "out").symlink_to(outside)
+        for call in (
+            lambda: view.put("log/out/x", b""),
+            lambda: view.put_if_absent("log/out/y", b""),
+            lambda: view.delete(["log/out/x"]),
+        ):
+            with pytest.raises(InvalidKeyError, match="leaves"):
+                call()
+        assert (outside / "x").read_bytes() == b"theirs"

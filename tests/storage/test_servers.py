@@ -11,6 +11,7 @@ from refdelta_storage import (
     AzureStore,
     Created,
     Exists,
+    ObjectInfo,
     ReadOnlyStoreError,
     S3Store,
     StorageError,
@@ -94,7 +95,9 @@ class TestABrokenServer:
             lambda: store.put_if_absent("_delta_log/0.json", b"{}"),
             lambda: store.put("x", b""),
             lambda: store.open_output("x"),
+            lambda: store.create_output("x"),
             lambda: store.delete(["x"]),
+            lambda: store.delete_unchanged([ObjectInfo("x", 0, 0)]),
         ):
             with pytest.raises(ReadOnlyStoreError, match=r"writers got a success for the same object; if you know"):
                 write()
