@@ -184,6 +184,7 @@ growth: setup  ## texts and commits that grow, up to 64 KiB: does anything cost 
 golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
 	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }
 	$(BIN)/python "$(GOLDEN)/check.py"
+	REFDELTA_GOLDEN="$(GOLDEN)/tables" $(BIN)/python -m pytest -q tests/core/log/test_golden_claims.py
 
 GOLDEN ?= ../shared/golden
 

@@ -106,7 +106,7 @@ def measured(folder: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def golden() -> Path:
     if "REFDELTA_GOLDEN" not in os.environ:
-        pytest.skip("REFDELTA_GOLDEN is not set")
+        pytest.skip("REFDELTA_GOLDEN names no folder of golden tables")
     return Path(os.environ["REFDELTA_GOLDEN"])
 
 
