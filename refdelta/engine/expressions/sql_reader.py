@@ -199,6 +199,8 @@ class SqlReader:
         value = self._value(node)
         if isinstance(value, Literal) and (value.value is None or value.type == BOOLEAN):
             return BoolLiteral(value.value)
+        if isinstance(value, Condition):
+            return value.predicate
         return Comparison("=", value, Literal(True, BOOLEAN))
 
     def _sides(self, node: exp.Expr) -> tuple[Value, Value]:
