@@ -383,6 +383,53 @@ def test_schema_evolution_within_structs(tmp_path):
     }
 
 
+WRAPPED = {
+    "struct": (lambda value: value, lambda kind: kind),
+    "within a struct": (lambda value: {"in": value}, lambda kind: pa.struct([("in", kind)])),
+    "list": (lambda value: [value], pa.list_),
+    "map": (lambda value: [("key", value)], lambda kind: pa.map_(pa.string(), kind)),
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("new", ["xy", "y", "yx", "xyz"])
+def test_a_struct_that_is_assigned_may_have_other_fields(new, wrapped):
+    value, kind = WRAPPED[wrapped]
+    uri = f"memory://struct-{new}-{wrapped.replace(' ', '-')}"
+
+    def data(ids, fields, structs):
+        kinds = kind(pa.struct([(name, INT) for name in fields]))
+        return pa.table({"id": ids, "c": pa.array(list(map(value, structs)), kinds)})
+
+    def struct(number, fields):
+        return {name: number + place for place, name in enumerate(fields)}
+
+    write_deltalake(uri, data([0, 1, 2], "yz", [struct(0, "yz"), None, struct(20, "yz")]))
+    source = data([0, 2, 3], new, [struct(100, new), None, struct(300, new)])
+    merge = DeltaTable(uri).merge(source, "t.id = s.id", merge_schema=True).when_matched_update({"t.c": "s.c"})
+    merge.when_not_matched_insert({"id": "s.id", "c": "s.c"}).when_not_matched_by_source_update({"c": "t.c"}).execute()
+    fields = [*"yz", *(["x"] if "x" in new else [])]
+    wanted = {0: struct(100, new), 1: None, 2: None, 3: struct(300, new)}
+    filled = {i: one and {name: one.get(name) for name in fields} for i, one in wanted.items()}
+    found = {row["id"]: row["c"] for row in DeltaTable(uri).to_pyarrow_table().to_pylist()}
+    assert found == {i: value(one) for i, one in filled.items()}
+    odd = DeltaTable(uri).merge(data([0], "w", [{"w": 1}]), "t.id = s.id").when_matched_update({"c": "s.c"})
+    with pytest.raises(errors.SchemaMismatchError, match="merge_schema=True"):
+        odd.execute()
+
+
+def test_a_field_that_is_assigned_is_added_alone():
+    uri = "memory://field-alone"
+    write_deltalake(uri, pa.table({"id": [0, 1], "c": [{"y": 1}, {"y": 2}]}))
+    source = pa.table({"id": [0], "c": [{"y": "text", "X": 5, "unused": 6}]})
+    merge = DeltaTable(uri).merge(source, "t.id = s.id", merge_schema=True)
+    merge.when_matched_update({"c.x": "s.c.X + 1", "c.y": "length(s.c.y)"}).execute()
+    assert [row["c"] for row in DeltaTable(uri).to_pyarrow_table().sort_by("id").to_pylist()] == [
+        {"y": 4, "X": 6},
+        {"y": 2, "X": None},
+    ]
+
+
 def test_values_are_stored_as_spark_stores_them(table):
     table.merge(source(id=pa.array([1], pa.int32()), v=[5]), "t.id = s.id").when_matched_update_all().execute()
     assert (1, "5") in rows(table)

@@ -24,7 +24,7 @@ from refdelta.engine.arrow.schema import arrow_type, to_arrow
 from refdelta.engine.expressions.evaluate import evaluate_value
 from refdelta.engine.expressions.sql import parse_expression
 from refdelta.engine.parquet.fit import Fitter, RowMisfitError, plan_fit
-from refdelta.errors import InvalidArgumentError, unknown_name
+from refdelta.errors import InvalidArgumentError, SchemaMismatchError, unknown_name
 from refdelta.operations.alter.names import split_path
 from refdelta.operations.write.row_rules import DEFAULT
 
@@ -59,6 +59,7 @@ def expressions(
     alias: str = "",
     source: str = "",
     now: int,
+    evolving: bool = False,
 ) -> list[Assignment]:
     """Assignments of SQL expressions.
 
@@ -72,6 +73,8 @@ def expressions(
         alias: the alias of the table.
         source: the alias of a relation whose columns are data to write.
         now: the time of the statement, in microseconds since 1970 (UTC).
+        evolving: whether the statement evolves the schema, so that structs may lack fields of their columns, which are
+            null then.
 
     Raises:
         ColumnNotFoundError: a column does not exist.
@@ -90,40 +93,45 @@ def expressions(
         if sql is None:
             continue
         value, kind = parse_expression(sql, scope, now=now), as_nullable(column.type)
-        if _is_fitted(value, kind, source):
+        if _is_fitted(value, kind, source, evolving):
             evaluate = fitting(
                 functools.partial(_evaluated, value), arrow_type(value.type), StructField(".".join(column.path), kind)
             )
         else:
-            value = store_assign(value, kind, name)
+            try:
+                value = store_assign(value, kind, name)
+            except SchemaMismatchError as error:
+                if not source or evolving or not is_nested(value.type) or not is_nested(kind):
+                    raise
+                raise SchemaMismatchError(f"{error}; with merge_schema=True structs may have other fields") from None
             evaluate = functools.partial(_evaluated, value)
         found.append(Assignment(column.path, evaluate, columns(value)))
     return _distinct(found)
 
 
-def _is_fitted(value: Value, kind: DataType, source: str) -> bool:
+def _is_fitted(value: Value, kind: DataType, source: str, evolving: bool) -> bool:
     """True for values that are cast by value, as written data are."""
     if value.type in (kind, VOID):
         return False
     if is_nested(value.type) or is_nested(kind):
-        return _same_names(value.type, kind)
+        return _same_names(value.type, kind, evolving)
     return isinstance(value, Column) and bool(source) and value.path[0] == source
 
 
-def _same_names(one: DataType, other: DataType) -> bool:
+def _same_names(one: DataType, other: DataType, fewer: bool) -> bool:
     """True if two types have fields of the same names, in any case and order, at every depth, and the first one has no
-    intervals.
+    intervals. With ``fewer`` the first one may lack some of the fields.
     """
     match one, other:
         case StructType(), StructType():
             twins = [(field, other.find(field.name)) for field in one]
-            return len(one) == len(other) and all(
-                twin is not None and _same_names(field.type, twin.type) for field, twin in twins
+            return (fewer or len(one) == len(other)) and all(
+                twin is not None and _same_names(field.type, twin.type, fewer) for field, twin in twins
             )
         case ArrayType(), ArrayType():
-            return _same_names(one.element, other.element)
+            return _same_names(one.element, other.element, fewer)
         case MapType(), MapType():
-            return _same_names(one.key, other.key) and _same_names(one.value, other.value)
+            return _same_names(one.key, other.key, fewer) and _same_names(one.value, other.value, fewer)
     return one == VOID or (is_nested(one) == is_nested(other) and one not in INTERVALS)
 
 
