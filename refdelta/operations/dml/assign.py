@@ -16,6 +16,7 @@ from refdelta.core.expressions.assignment import store_assign
 from refdelta.core.expressions.binding import resolve_column
 from refdelta.core.expressions.expression import Column, columns
 from refdelta.core.expressions.interval_types import INTERVALS
+from refdelta.core.table.column_names import named_path
 from refdelta.core.table.evolution import as_nullable
 from refdelta.core.table.features import GENERATION
 from refdelta.core.table.row_tracking import ROW_COMMIT_VERSION
@@ -25,7 +26,6 @@ from refdelta.engine.expressions.evaluate import evaluate_value
 from refdelta.engine.expressions.sql import parse_expression
 from refdelta.engine.parquet.fit import Fitter, RowMisfitError, plan_fit
 from refdelta.errors import InvalidArgumentError, SchemaMismatchError, unknown_name
-from refdelta.operations.alter.names import split_path
 from refdelta.operations.write.row_rules import DEFAULT
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def expressions(
             raise InvalidArgumentError(
                 f"the new value of {name!r} must be a string of SQL, not {text!r}; new_values takes Python values"
             )
-        column = resolve_column(path_in(split_path(name), schema, alias), schema)
+        column = resolve_column(path_in(name, schema, alias), schema)
         sql = _default(column, schema) if text.strip().lower() == "default" else text
         if sql is None:
             continue
@@ -169,7 +169,7 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
     """Assignments of Python values. Raises as :func:`expressions`."""
     found = []
     for name, value in given.items():
-        column = resolve_column(split_path(name), schema)
+        column = resolve_column(named_path(name, schema), schema)
         try:
             scalar = _scalar(value, arrow_type(as_nullable(column.type)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -214,10 +214,15 @@ def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
     return pa.repeat(scalar, batch.num_rows) if scalar.is_valid else pa.nulls(batch.num_rows, scalar.type)
 
 
-def path_in(path: tuple[str, ...], schema: StructType, alias: str) -> tuple[str, ...]:
-    """The path without the table's alias, if it begins with it."""
-    qualified = len(path) > 1 and alias and path[0].lower() == alias.lower()
-    return path[1:] if qualified and (path[1] in schema or path[0] not in schema) else path
+def path_in(name: str, schema: StructType, alias: str) -> tuple[str, ...]:
+    """The path of a name, without the table's alias if it begins with it. Raises as :func:`named_path`."""
+    path = named_path(name, schema)
+    if len(path) < 2 or not alias or path[0].lower() != alias.lower():
+        return path
+    head, _, rest = name.partition(".")
+    if head.strip().lower() == alias.lower() and rest in schema:
+        return named_path(rest, schema)
+    return path[1:] if path[1] in schema or path[0] not in schema else path
 
 
 def _distinct(assignments: list[Assignment]) -> list[Assignment]:

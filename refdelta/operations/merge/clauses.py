@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from refdelta.core.expressions.expression import columns
 from refdelta.core.expressions.scope import Scope
+from refdelta.core.table.column_names import named_path
 from refdelta.core.table.evolution import as_nullable, merge_schemas
 from refdelta.core.table.types import ArrayType, DataType, MapType, StructField, StructType
 from refdelta.engine.arrow.schema import arrow_field
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
-from refdelta.operations.alter.names import split_path
 from refdelta.operations.dml.assign import Assignment, expressions, fitting, path_in
 from refdelta.operations.write.column_declarations import check_added
 
@@ -149,10 +149,10 @@ def evolved(clauses: Sequence[MergeClause], sides: MergeSides, source: StructTyp
     for clause in clauses:
         if clause.when == "not matched by source":
             continue
-        left_out = {name.lower() for name in clause.except_columns}
+        left_out = {name.lower() for name in _left_out(clause, sides.target, source)}
         if clause.star:
             wanted |= {f.name.lower(): f for f in source if f.name.lower() not in left_out}
-        named += [path_in(split_path(name), sides.target, sides.target_alias) for name in clause.values or ()]
+        named += [path_in(name, sides.target, sides.target_alias) for name in clause.values or ()]
     starred = frozenset(wanted)
     for head, *rest in named:
         found, own = source.find(head), wanted.get(head.lower(), sides.target.find(head))
@@ -194,6 +194,13 @@ def _grown(own: DataType, new: DataType, path: Sequence[str] = ()) -> DataType:
     return own
 
 
+def _left_out(clause: MergeClause, target: StructType, source: StructType) -> Iterator[str]:
+    """The names of the columns that ``*`` leaves out, which are whole columns of either side."""
+    for name in clause.except_columns:
+        path = named_path(name, target if name in target else source)
+        yield path[0] if len(path) == 1 else name
+
+
 def _nested(data_type: DataType) -> bool:
     return isinstance(data_type, StructType | ArrayType | MapType)
 
@@ -230,7 +237,7 @@ def bind_clause(clause: MergeClause, sides: MergeSides, schema: StructType, *, m
             evolving=merge_schema,
         )
         return BoundClause(clause, condition, tuple(found))
-    left_out = {name.lower() for name in clause.except_columns}
+    left_out = {name.lower() for name in _left_out(clause, schema, sides.source)}
     unknown = left_out - {name.lower() for name in (*schema.names, *sides.source.names)}
     if unknown:
         raise ColumnNotFoundError(min(unknown), sides.source.names, "the source or the table, but except_cols names it")
