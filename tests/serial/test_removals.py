@@ -1,7 +1,7 @@
 """Each rule, each kind of read and each resource is needed: without it a program of a known seed goes wrong.
 
-The seeds are found by ``python -m serial --words first|wider|orders --without NAME --seeds A-B``. Where others do the
-same work, these are removed with it, and the table says why.
+The seeds are found by ``python -m serial --words first|wider|orders|merging --without NAME --seeds A-B``. Where others
+do the same work, these are removed with it, and the table says why.
 """
 
 from dataclasses import dataclass
