@@ -20,7 +20,7 @@ from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.foreign import POLARS, ForeignFiles, grouped
 from refdelta.engine.scan.reader import deleted_rows
-from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.scan.scan import check_whole, plan_scan, scan_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +53,7 @@ def lazy_frame(snapshot: Snapshot, columns: Sequence[str] | None, filters: Any) 
     except ImportError:
         raise missing_package("to_polars", "polars") from None
     planned = plan_scan(snapshot, columns, filters)
+    check_whole(planned, "Polars")
     empty = pl.DataFrame(_no_rows(planned.schema))
 
     def source(

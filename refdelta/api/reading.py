@@ -302,8 +302,9 @@ class Reading(Handle):
         """Plan a read: the files to read, and the files that are pruned and why. No data file is opened yet.
 
         Args:
-            columns: names of top-level columns, in the order of the result; None for all. If the table tracks rows,
-                ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be named, too; None leaves them out.
+            columns: names of columns, in the order of the result; None for all. ``s.a`` is the struct ``s`` with the
+                field ``a`` alone; backticks are of a name with a dot. If the table tracks rows, ``_metadata.row_id``
+                and ``_metadata.row_commit_version`` can be named, too; None leaves them out.
             predicate: SQL in Spark's dialect, a ``pyarrow.compute.Expression``, or deltalake's list of conditions. It
                 may use the row ids even if ``columns`` does not name them. Rows for which it is null are left out.
 
@@ -381,7 +382,7 @@ class Reading(Handle):
         read. ``scan().explain(readers=True)`` names the reader.
 
         Args:
-            columns: as for :meth:`scan`.
+            columns: as for :meth:`scan`, but whole columns: Polars selects fields itself.
             filters: the ``predicate`` of :meth:`scan`. Errors are those of :meth:`scan`.
 
         Raises:

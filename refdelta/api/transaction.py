@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Unpack
 import pyarrow as pa
 
 from refdelta.api.alter import Alterations
-from refdelta.engine.arrow.arrays import empty_table
+from refdelta.engine.arrow.arrays import empty_table, narrowed
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import to_bitmap
 from refdelta.errors import InvalidArgumentError
@@ -145,7 +145,10 @@ class WriteTransaction(Transaction, Alterations[None]):
         hit = [index for index, table in enumerate(tables) if table.num_rows]
         for index, add in zip(hit, to_adds(scan.files.take(pa.array(hit, pa.int64()))), strict=True):
             self.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))
-        return pa.concat_tables([empty_table(plan.schema), *tables]).drop_columns([POSITION.name])
+        found = pa.concat_tables([empty_table(plan.schema), *tables]).drop_columns([POSITION.name])
+        if scan.parts is None:
+            return found
+        return pa.Table.from_batches([narrowed(batch, scan.schema) for batch in found.to_batches()], scan.schema)
 
     def domain_metadata(self) -> dict[str, str]:
         """The metadata domains of the snapshot, by name, with their configurations (PROTOCOL.md, "Domain Metadata").

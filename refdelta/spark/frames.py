@@ -30,7 +30,7 @@ from refdelta.engine.parquet.dv import load_deletion_vectors, to_positions
 from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter
 from refdelta.engine.scan.reader import ScanFile, read_file
-from refdelta.engine.scan.scan import scan_files
+from refdelta.engine.scan.scan import check_whole, scan_files
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
 from refdelta.spark import tasks
 from refdelta.spark.failures import check_session
@@ -131,6 +131,7 @@ def read(
         shared_store(uri, None)  # raises for a table in memory
         table = uri if version is None else DeltaTable.in_store(uri.store, version)
     scan = table.scan(columns, filter)
+    check_whole(scan, "Spark")
     frame = scan_frame(spark, scan)
     # A version that the caller named never changes: a write of rows made from it depends on no newer version.
     frame = frame if table.pinned else noted(frame, table.store.uri, table.version())

@@ -64,6 +64,12 @@ def is_null(value):
     return f"({value[0]} IS NULL)", lambda env: value[1](env) is None
 
 
+def spelled_out(left, right, *, flipped):
+    """``left <=> right`` without the operator."""
+    parts = [compare("=", left, right), both(is_null(right), is_null(left))]
+    return either(*(reversed(parts) if flipped else parts))
+
+
 def negated(condition):
     def test(env):
         found = condition[1](env)
@@ -241,6 +247,14 @@ def merges(draw):
                 compare("=", column("t.id"), column("s.id")),
                 compare("<=>", column("s.id"), column("t.id")),
                 compare("=", plus(column("t.id"), constant(1)), column("s.v")),
+                compare("<=>", column("t.p"), column("s.p")),
+                spelled_out(column("t.id"), column("s.id"), flipped=False),
+                spelled_out(column("s.p"), column("t.p"), flipped=True),
+                both(
+                    spelled_out(column("t.p"), column("s.p"), flipped=True),
+                    compare("=", column("t.id"), column("s.id")),
+                ),
+                both(compare("<=>", column("t.p"), column("s.p")), compare("<=>", column("t.v"), column("s.v"))),
                 both(compare("=", column("t.id"), column("s.id")), compare("=", column("t.p"), column("s.p"))),
                 compare("<", column("t.id"), column("s.v")),
             ]

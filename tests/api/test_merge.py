@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 from decimal import Decimal
 
@@ -10,10 +11,16 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.core.expressions.scope import Scope
+from refdelta.engine.arrow.schema import from_arrow
+from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, PredicateError
+from refdelta.operations.merge.join import JoinCondition
 from written_tables import actions, with_vector
 
 NAN = float("nan")
+INT = pa.int64()
+numbers = itertools.count()
 
 
 def rows(table, *names):
@@ -31,6 +38,140 @@ def table(tmp_path):
 
 def source(**columns):
     return pa.table(columns)
+
+
+# --- what is read ---
+
+PARTS = ["a", "b", None]
+TARGET = pa.schema([("k", INT), ("v", INT), ("p", pa.string())])
+
+
+@pytest.fixture
+def parted():
+    """A file for each partition, of which one is null; with ``k`` 0 and 10, 100 and 110, 200 and 210."""
+    uri = f"memory://parted{next(numbers)}"
+    for number, part in enumerate(PARTS):
+        rows = pa.table({"k": [100 * number, 100 * number + 10], "v": [0, 0], "p": pa.array([part] * 2, pa.string())})
+        write_deltalake(uri, rows, mode="append", partition_by=["p"])
+    return DeltaTable(uri)
+
+
+def by_source(merger, *conditions):
+    for condition in conditions:
+        merger = merger.when_not_matched_by_source_update({"v": "t.v + 1"}, condition)
+    return merger
+
+
+BY_SOURCE = {
+    "its partition": (["t.p = 'a'"], {"a"}),
+    "another one than the source's": (["p = 'b'"], {"a", "b"}),
+    "no partition": (["t.p = 'none'"], {"a"}),
+    "the null one": (["t.p is null"], {"a", None}),
+    "several clauses": (["t.p = 'b' and t.k > 5", "t.p is null"], {"a", "b", None}),
+    "a data column": (["t.k = 210"], {"a", None}),
+    "either": (["t.k = 110 or t.p = 'a'"], {"a", "b"}),
+    "unknown": (["t.v + t.k > -1"], {"a", "b", None}),
+    "a clause for all rows": (["t.p = 'b'", None], {"a", "b", None}),
+}
+
+
+@pytest.mark.parametrize("name", BY_SOURCE)
+def test_clauses_by_source_read_what_their_conditions_may_be_true_for(parted, name):
+    conditions, read = BY_SOURCE[name]
+    rows = source(k=[0], v=[7], p=["a"])
+
+    def merging(merger):
+        return by_source(merger.when_matched_update_all().when_not_matched_insert_all(), *conditions)
+
+    on = "t.p = s.p and t.k = s.k"
+    for part in PARTS:
+        txn = parted.begin()
+        merging(txn.merge(rows, on)).execute()
+        parted.update({"v": "v + 0"}, predicate=f"p <=> {'NULL' if part is None else repr(part)}")
+        if part in read:
+            with pytest.raises(errors.ConcurrentModificationError):
+                txn.commit()
+        else:
+            txn.commit()
+    assert merging(parted.merge(rows, on)).execute()["num_target_files_scanned"] == len(read)
+
+
+def test_a_row_that_a_clause_by_source_would_change_is_a_conflict(parted):
+    parted.alter.set_table_properties({"delta.isolationLevel": "Serializable"})
+    for k, conflicts in ((99, True), (5, False), (0, True)):
+        txn = parted.begin()
+        by_source(txn.merge(source(k=[0]), "t.k = s.k").when_matched_delete(), "t.p = 'a' and t.k > 50").execute()
+        write_deltalake(parted.table_uri, source(k=[k], v=[0], p=["a"]), mode="append")
+        if conflicts:
+            with pytest.raises(errors.ConcurrentModificationError):
+                txn.commit()
+        else:
+            txn.commit()
+
+
+SPELLED = [
+    "t.{0} <=> s.{0}",
+    "s.{0} <=> t.{0}",
+    "t.{0} is not distinct from s.{0}",
+    "equal_null(t.{0}, s.{0})",
+    *(
+        form.format(equal, nulls)
+        for form in ("{} or ({})", "({1}) or {0}", "({0} or ({1}))")
+        for equal in ("t.{0} = s.{0}", "s.{0} = t.{0}", "t.{0} <=> s.{0}")
+        for nulls in ("t.{0} is null and s.{0} is null", "s.{0} is null and t.{0} is null")
+    ),
+]
+
+
+@pytest.mark.parametrize("form", SPELLED)
+def test_null_safe_equalities_are_keys(parted, form):
+    for part, column in itertools.product(PARTS, ("p", "k")):
+        number = PARTS.index(part)
+        rows = source(k=pa.array([100 * number], pa.int32()), p=pa.array([part], pa.string()))
+        on = form.format(column)
+        scope = Scope.of_two("t", from_arrow(TARGET), "s", from_arrow(rows.schema))
+        plan = JoinCondition.of(parse_predicate(on, scope), "t")
+        assert [key.nulls for key in plan.keys] == [True]
+        txn = parted.begin()
+        txn.merge(rows, on).when_matched_update({"v": "t.v + 1"}).execute()
+        other = PARTS[number - 1]
+        parted.update({"v": "v + 0"}, predicate=f"p <=> {'NULL' if other is None else repr(other)}")
+        result = txn.commit()
+        assert result["num_target_files_scanned"] == 1
+        assert result["num_target_rows_updated"] == (2 if column == "p" else 1)
+
+
+NEARLY = [
+    "t.k = s.k or (t.k is null and s.v is null)",
+    "t.k = s.k or (t.k is null and t.k is null)",
+    "t.k = s.k or (t.k is null and s.k is null and t.v = 1)",
+    "t.k = s.k or t.k is null",
+    "t.k = s.k and (t.k is null or s.k is null)",
+    "t.k >= s.k or (t.k is null and s.k is null)",
+    "t.k = s.k or not (t.k is null and s.k is null)",
+    "t.k = s.k or (try_cast(t.w as int) is null and s.k is null)",
+]
+
+
+@pytest.mark.parametrize("on", NEARLY)
+def test_other_conditions_are_no_null_safe_keys(on):
+    schema = from_arrow(pa.schema([("k", INT), ("v", INT), ("w", pa.string())]))
+    plan = JoinCondition.of(parse_predicate(on, Scope.of_two("t", schema, "s", schema)), "t")
+    assert [key.nulls for key in plan.keys] in ([], [False])
+
+
+def test_many_null_safe_keys_are_a_range_and_the_null():
+    uri = "memory://many-null-safe"
+    for first in (None, 0, 2000):
+        keys = [None, None] if first is None else list(range(first, first + 1000))
+        write_deltalake(uri, pa.table({"k": pa.array(keys, INT), "v": pa.array([0] * len(keys), INT)}), mode="append")
+    for keys, files in ((range(5, 905), 1), ([*range(5, 905), None], 2)):
+        merge = (
+            DeltaTable(uri)
+            .merge(source(k=pa.array(keys, INT)), "t.k <=> s.k and t.v = 0")
+            .when_not_matched_insert({"k": "-1"})
+        )
+        assert merge.execute()["num_target_files_scanned"] == files
 
 
 # --- clauses ---
@@ -240,6 +381,53 @@ def test_schema_evolution_within_structs(tmp_path):
         8: None,
         9: {"a": 90, "b": None, "c": 91},
     }
+
+
+WRAPPED = {
+    "struct": (lambda value: value, lambda kind: kind),
+    "within a struct": (lambda value: {"in": value}, lambda kind: pa.struct([("in", kind)])),
+    "list": (lambda value: [value], pa.list_),
+    "map": (lambda value: [("key", value)], lambda kind: pa.map_(pa.string(), kind)),
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("new", ["xy", "y", "yx", "xyz"])
+def test_a_struct_that_is_assigned_may_have_other_fields(new, wrapped):
+    value, kind = WRAPPED[wrapped]
+    uri = f"memory://struct-{new}-{wrapped.replace(' ', '-')}"
+
+    def data(ids, fields, structs):
+        kinds = kind(pa.struct([(name, INT) for name in fields]))
+        return pa.table({"id": ids, "c": pa.array(list(map(value, structs)), kinds)})
+
+    def struct(number, fields):
+        return {name: number + place for place, name in enumerate(fields)}
+
+    write_deltalake(uri, data([0, 1, 2], "yz", [struct(0, "yz"), None, struct(20, "yz")]))
+    source = data([0, 2, 3], new, [struct(100, new), None, struct(300, new)])
+    merge = DeltaTable(uri).merge(source, "t.id = s.id", merge_schema=True).when_matched_update({"t.c": "s.c"})
+    merge.when_not_matched_insert({"id": "s.id", "c": "s.c"}).when_not_matched_by_source_update({"c": "t.c"}).execute()
+    fields = [*"yz", *(["x"] if "x" in new else [])]
+    wanted = {0: struct(100, new), 1: None, 2: None, 3: struct(300, new)}
+    filled = {i: one and {name: one.get(name) for name in fields} for i, one in wanted.items()}
+    found = {row["id"]: row["c"] for row in DeltaTable(uri).to_pyarrow_table().to_pylist()}
+    assert found == {i: value(one) for i, one in filled.items()}
+    odd = DeltaTable(uri).merge(data([0], "w", [{"w": 1}]), "t.id = s.id").when_matched_update({"c": "s.c"})
+    with pytest.raises(errors.SchemaMismatchError, match="merge_schema=True"):
+        odd.execute()
+
+
+def test_a_field_that_is_assigned_is_added_alone():
+    uri = "memory://field-alone"
+    write_deltalake(uri, pa.table({"id": [0, 1], "c": [{"y": 1}, {"y": 2}]}))
+    source = pa.table({"id": [0], "c": [{"y": "text", "X": 5, "unused": 6}]})
+    merge = DeltaTable(uri).merge(source, "t.id = s.id", merge_schema=True)
+    merge.when_matched_update({"c.x": "s.c.X + 1", "c.y": "length(s.c.y)"}).execute()
+    assert [row["c"] for row in DeltaTable(uri).to_pyarrow_table().sort_by("id").to_pylist()] == [
+        {"y": 4, "X": 6},
+        {"y": 2, "X": None},
+    ]
 
 
 def test_values_are_stored_as_spark_stores_them(table):

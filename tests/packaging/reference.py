@@ -326,7 +326,7 @@ def _expressions() -> str:
     }
     rows = [
         ("literals", "`1`, `1L`, `1.5`, `1e3`, `'text'`, `true`, `null`, `DATE '2024-01-31'`, `TIMESTAMP '...'`"),
-        ("columns", "`name`, `struct.field`; other characters in backticks"),
+        ("columns", "`name`, `struct.field`, also named like a keyword; other characters in backticks"),
         ("operators", "`+ - * / % div \\|\\|`, `= <=> <> != < <= > >=`, `and`, `or`, `not`"),
         ("predicates", "`is null`, `in (...)`, `between`, `like`"),
         ("values", "`case when ... end`, `cast(... as type)`, `extract(... from ...)`"),

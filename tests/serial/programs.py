@@ -228,6 +228,7 @@ class Draw:
     """Draws the program of a seed, by the first vocabulary. :mod:`serial.wider` has another one."""
 
     themes = THEMES
+    partitioned_share = 0.15
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -254,7 +255,7 @@ class Draw:
             properties |= MAPPED
         if self.chance(0.1) and theme != "times":
             properties["delta.enableInCommitTimestamps"] = "true"
-        self.partitioned = self.chance(0.15)
+        self.partitioned = self.chance(self.partitioned_share)
         self.clustering: tuple[str, ...] = ()
         if theme == "clusters":
             self.partitioned, self.clustering = False, ("k",)

@@ -19,7 +19,7 @@ from refdelta.core.conflicts import precedence, rules, state
 from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.log.footprint import Footprint
-from refdelta.operations.merge import merge
+from refdelta.operations.merge import execution, merge, reads
 from refdelta.operations.write import source
 from refdelta.transaction import prepared_commit
 from refdelta.transaction.row_matching import RowMatching
@@ -143,6 +143,38 @@ def _sources_unknown(record_reads: Callable[..., None]) -> Callable[[], Patches]
     ]
 
 
+def _clauses_not_read(*kept: int) -> Callable[[], Patches]:
+    """Of the clauses by source of a MERGE only those at these places count as read."""
+    whole = execution.read_predicate
+
+    def read_predicate(plan: Any, keys: Any) -> Any:
+        rest = [clause for place, clause in enumerate(plan.of_rest) if place in kept]
+        others = [clause for clause in plan.clauses if clause.clause.when != "not matched by source"]
+        return whole(dataclasses.replace(plan, clauses=(*others, *rest)), keys)
+
+    return lambda: [mock.patch.object(execution, "read_predicate", read_predicate)]
+
+
+def _matches_alone() -> Patches:
+    """Rows of others count if they match the source, and not if a clause by source would change them."""
+
+    def concerns(self: Any, rows: Any) -> bool:
+        return bool(self.strategy.matches_any(rows))
+
+    return [mock.patch.object(execution.MergeExecution, "_concerns", concerns)]
+
+
+def _nulls_match_nothing() -> Patches:
+    """The nulls of a source are no part of its keys, those of ``<=>`` neither."""
+    made = reads.KeyValues.of
+
+    def of(on: Any, alias: str, rows: Any) -> Any:
+        keys = tuple(dataclasses.replace(key, nulls=False) for key in on.keys)
+        return made(dataclasses.replace(on, keys=keys), alias, rows)
+
+    return [mock.patch.object(reads.KeyValues, "of", of)]
+
+
 def _by_uri(txn: Transaction, tables: source.TablesRead) -> None:
     """A table is known by its URI only."""
 
@@ -243,6 +275,10 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
     "reads by a source that is the table": _sources_unknown(_nothing),
     "reads by a source under another name": _sources_unknown(_by_uri),
     "reads by a source that is opened late": _sources_unknown(_at_once),
+    "reads of clauses by source": _clauses_not_read(),
+    "reads of the second clause by source": _clauses_not_read(0),
+    "rows of others that a clause by source changes": _matches_alone,
+    "nulls of null-safe keys": _nulls_match_nothing,
     "reads of what is stored in a domain beside a compaction": _method(
         state.TransactionState, "_writes_what_it_read", lambda _: False
     ),

@@ -1,7 +1,7 @@
 """Each rule, each kind of read and each resource is needed: without it a program of a known seed goes wrong.
 
-The seeds are found by ``python -m serial --words first|wider|orders --without NAME --seeds A-B``. Where others do the
-same work, these are removed with it, and the table says why.
+The seeds are found by ``python -m serial --words first|wider|orders|merging --without NAME --seeds A-B``. Where others
+do the same work, these are removed with it, and the table says why.
 """
 
 from dataclasses import dataclass
@@ -81,6 +81,10 @@ FOUND = {
     "reads by a source that is the table": Found("wider", 122),
     "reads by a source under another name": Found("wider", 141),
     "reads by a source that is opened late": Found("wider", 122),
+    "reads of clauses by source": Found("merging", 15),
+    "reads of the second clause by source": Found("merging", 15),
+    "rows of others that a clause by source changes": Found("merging", 168),
+    "nulls of null-safe keys": Found("merging", 31),
     "reads of what is stored in a domain beside a compaction": Found("first", 2052),
     "domains that name columns": Found("first", 119),
     "the time before the first timestamp": Found("first", 322),

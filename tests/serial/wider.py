@@ -1,9 +1,9 @@
-"""Programs of two more vocabularies, by seeds of their own: the seeds of the first one stay what they are.
+"""Programs of three more vocabularies, by seeds of their own: the seeds of the first one stay what they are.
 
 :class:`Wider` has what the first lacks: domains that are counted up and removed, files that get row ids beside
 statements which remove them, features that are added beside writes, files rewritten without deletion vectors, tables
 that several transactions create or replace, identity columns, and sources that turn out late to be the table itself.
-:class:`Orders` is about blind appends that are skipped.
+:class:`Orders` is about blind appends that are skipped, and :class:`Merging` about MERGE.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from serial.expressions import Column, Compare, Expression, Literal
+from serial.expressions import All, Any, Column, Compare, Expression, IsNull, Literal
 from serial.programs import COLUMNS, LEVELS, Draw, Program, draw, points
 from serial.world import (
     AddFeature,
     Append,
     Backfill,
+    Clause,
     Count,
     Create,
     Delete,
     DropFeature,
+    Merge,
     Read,
     Rearrange,
     RemoveDomain,
@@ -237,5 +239,58 @@ def draw_orders(seed: int) -> Program:
     return Orders(seed).program()
 
 
-DRAWS: dict[str, Callable[[int], Program]] = {"first": draw, "wider": draw_wider, "orders": draw_orders}
+class Merging(Draw):
+    """Programs of MERGE: null-safe keys in all their forms, and clauses by source with conditions, on tables that have
+    partitions of nulls.
+    """
+
+    themes = ("merges", "merges", "tallies", "rows")
+    partitioned_share = 0.6
+
+    def rows(self, least: int, most: int) -> tuple[dict[str, int | None], ...]:
+        """New rows; some have a null in the column of the partitions."""
+        return tuple({**row, "p": self.dice.choice((0, 1, None))} for row in super().rows(least, most))
+
+    def merge(self, *, own: bool = False) -> Merge:
+        """A MERGE with clauses by source."""
+        made = super().merge(own=own)
+        on: list[Expression] = [made.on_, *(self.same(name) for name in ("k", "p", "id"))]
+        on += [All((self.same("p"), self.same(self.dice.choice(("k", "v")))))] * 2
+        clauses = [clause for clause in made.clauses if clause.when != "by source"]
+        for _ in range(self.dice.choice((0, 1, 1, 2, 2))):
+            values = None if self.chance(0.5) else {"v": Literal(self.small())}
+            clauses.append(Clause("by source", values, self.condition()))
+        return dataclasses.replace(made, on_=self.dice.choice(on), clauses=tuple(clauses))
+
+    def condition(self) -> Expression:
+        """The condition of a clause by source."""
+        column = Column(f"t.{self.dice.choice(('p', 'p', 'p', 'k', 'v'))}")
+        one = self.dice.choice([Compare("=", column, Literal(self.dice.choice((0, 1)))), IsNull(column)])
+        return All((one, Compare(">=", Column("t.v"), Literal(1)))) if self.chance(0.3) else one
+
+    def same(self, name: str) -> Expression:
+        """Equality, null-safe equality or its spelled-out form, with its parts in any order."""
+        sides: list[Expression] = [Column(f"t.{name}"), Column(f"s.{name}")]
+        self.dice.shuffle(sides)
+        form = self.dice.choice(("=", "<=>", "spelled out", "spelled out"))
+        if form != "spelled out":
+            return Compare(form, *sides)
+        nulls = [IsNull(side) for side in sides]
+        self.dice.shuffle(nulls)
+        parts = [Compare("=", *sides), All(tuple(nulls))]
+        self.dice.shuffle(parts)
+        return Any(tuple(parts))
+
+
+def draw_merging(seed: int) -> Program:
+    """The program of a seed, by the vocabulary of MERGE."""
+    return Merging(seed).program()
+
+
+DRAWS: dict[str, Callable[[int], Program]] = {
+    "first": draw,
+    "wider": draw_wider,
+    "orders": draw_orders,
+    "merging": draw_merging,
+}
 """How programs are drawn, by the name of the vocabulary."""

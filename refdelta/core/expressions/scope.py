@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refdelta.core.expressions.expression import Column, Value
+from refdelta.core.expressions.sql_text import quoted
 from refdelta.core.table.char_varchar import char_length
 from refdelta.core.table.collation import compared_as
 from refdelta.core.table.row_tracking import ASKED
@@ -76,6 +77,8 @@ class Scope:
                     raise
         for alias, schema in named:
             raise ColumnNotFoundError(path[1], schema.names, alias)
+        if len(self.relations) == 1 and path[0] not in self.relations[0][1] and whole in self.relations[0][1]:
+            raise ColumnNotFoundError(".".join(path), [quoted(name) for name in self.relations[0][1].names])
         if len(self.relations) == 1:
             return _under(*self.relations[0], path)
         available = [f"{alias}.{name}" for alias, schema in self.relations for name in schema.names]

@@ -266,3 +266,16 @@ def floor_divide(array: Any, divisor: int) -> Any:
 def modulo(array: Any, divisor: int) -> Any:
     """The remainder of :func:`floor_divide`; never negative."""
     return pc.subtract(array, pc.multiply(floor_divide(array, divisor), divisor))
+
+
+def narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in a schema whose structs have some of their fields, at any depth."""
+    arrays = [_narrowed(*pair) for pair in zip(batch.columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+
+
+def _narrowed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind or not pa.types.is_struct(kind):
+        return array
+    children = [_narrowed(array.field(field.name), field.type) for field in kind]
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())

@@ -27,6 +27,7 @@ from refdelta.core.expressions.predicate import (
     disjunction,
 )
 from refdelta.core.expressions.scope import Scope
+from refdelta.core.table.column_names import named_path
 from refdelta.core.table.types import (
     BINARY,
     BOOLEAN,
@@ -132,7 +133,7 @@ def _term(term: Any, schema: StructType) -> Predicate:
     if not isinstance(term, tuple | list) or len(term) != 3 or not isinstance(term[0], str):
         raise PredicateError(f"a filter is (column, operator, value), not {term!r}")
     name, op, value = term[0], str(term[1]).strip().lower(), term[2]
-    column = Column((name,) if name in schema else tuple(name.split(".")))
+    column = Column(named_path(name, schema))
     if op in ("in", "not in"):
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise PredicateError(f"filter on {name}: {op!r} takes a list of values, not {value!r}")

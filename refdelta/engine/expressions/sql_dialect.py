@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-import sqlglot
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
@@ -48,6 +47,7 @@ class Dialect(Spark):
 
     class Tokenizer(Spark.Tokenizer):  # noqa: D106
         STRING_ESCAPES = ["'", '"', "\\"]  # noqa: RUF012 - the form that sqlglot has
+        COMMANDS = set()  # noqa: RUF012 - of statements, whose first word takes the rest as a string
 
     class Parser(Spark.Parser):  # type: ignore[valid-type, misc]  # noqa: D106
         FUNCTIONS: dict[str, object] = {}  # noqa: RUF012
@@ -240,6 +240,77 @@ def number_literal(text: str) -> Literal:
     return Literal(value, DecimalType(precision, scale))
 
 
+# --- keywords as names --------------------------------------------------------------------------------------------
+
+_CONSTANT_WORDS = {"null", "true", "false"}
+_VALUES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
+_AFTER_OPERANDS = frozenset(
+    "and or is in like ilike rlike regexp between div then else end when as not xor".split()  # noqa: SIM905
+)
+_NEGATED = {"in", "like", "ilike", "rlike", "regexp", "between"}
+
+
+def keyword_columns(tokens: Sequence[Token], is_column: Callable[[str], bool]) -> frozenset[int]:
+    """The places of keywords that are names of columns, as Spark has them, which reserves no word.
+
+    A keyword is a name after a dot, and where an operand can begin, if the next token can only follow an operand.
+
+    Args:
+        tokens: the tokens of an expression.
+        is_column: tells the names of columns and relations.
+    """
+    found = set()
+    complete = negated = False  # whether the tokens so far end with an operand, and with an operand and NOT
+    last_when = max((place for place, one in enumerate(tokens) if one.text.lower() == "when"), default=-1)
+    for place, one in enumerate(tokens):
+        before = tokens[place - 1] if place else None
+        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        named = False
+        if _is_keyword(one):
+            if before is not None and before.token_type == TokenType.DOT:
+                named = after is None or after.token_type != TokenType.L_PAREN
+            elif not complete and not negated and one.text.lower() not in _CONSTANT_WORDS and is_column(one.text):
+                typed = before is not None and (before.token_type == TokenType.DCOLON or before.text.lower() == "as")
+                typed = typed and place - 1 not in found
+                named = not typed and _is_operand(tokens, place, last_when)
+        if named:
+            found.add(place)
+        word = one.text.lower()
+        negated = complete and not named and word == "not"  # as in x NOT IN
+        complete = named or one.token_type in _VALUES or one.token_type in _CLOSING or word in _CONSTANT_WORDS | {"end"}
+    return frozenset(found)
+
+
+def _is_operand(tokens: Sequence[Token], place: int, last_when: int) -> bool:
+    """True if the token after a word can only follow an operand; ``last_when`` is the place of the last WHEN."""
+    if place + 1 == len(tokens):
+        return True
+    word, after = tokens[place].text.lower(), tokens[place + 1]
+    following = after.text.lower()
+    if after.token_type in _VALUES or after.token_type == TokenType.L_PAREN:
+        return False
+    if after.token_type in (TokenType.DASH, TokenType.PLUS):
+        # Of the words that begin a condition or an operand, these may have a sign after them.
+        begins = word == "when" and place > 0 and tokens[place - 1].text.lower() == "case"
+        return not (begins or word == "not" or (word == "case" and place < last_when))
+    if following == "not":
+        return place + 2 < len(tokens) and tokens[place + 2].text.lower() in _NEGATED
+    if following == "when":
+        return word not in ("case", "when")
+    return not following.isidentifier() or following in _AFTER_OPERANDS
+
+
+def _is_keyword(token: Token) -> bool:
+    """True for a word without quotes that is more than a name for sqlglot."""
+    plain = token.end - token.start + 1 == len(token.text)
+    special = token.token_type not in _VALUES or token.text.upper() in Dialect.Parser.NO_PAREN_FUNCTION_PARSERS
+    return plain and special and token.text.isidentifier()
+
+
+def _as_name(token: Token) -> Token:
+    return Token(TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
 # --- SQL text ----------------------------------------------------------------------------------------------------
 
 
@@ -255,8 +326,15 @@ class SqlText:
     sql: str
     what: str
 
-    def parsed(self) -> exp.Expr:
-        """The tree of the text. Raises ``PredicateError``."""
+    def parsed(self, is_column: Callable[[str], bool] = lambda _: False) -> exp.Expr:
+        """The tree of the text.
+
+        Args:
+            is_column: tells the names of columns and relations, some of which are keywords of SQL.
+
+        Raises:
+            PredicateError: it is not SQL, too long, or nests too deeply.
+        """
         if not isinstance(self.sql, str):
             raise PredicateError(f"the {self.what} is SQL text, not a {type(self.sql).__name__}")
         if not is_unicode(self.sql):
@@ -265,13 +343,42 @@ class SqlText:
             raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
         try:
             self._check_types()
-            return sqlglot.parse_one(self.sql, dialect=Dialect, into=exp.Condition)
+            return self._tree(is_column)
         except ParseError as error:
-            raise PredicateError(f"{self.quoted}: {_complaint(error)}") from None
+            raise PredicateError(f"{self.quoted}: {_complaint(error)}{self._hint(is_column)}") from None
         except RecursionError:
             raise self.too_deep() from None
         except SqlglotError as error:
             raise PredicateError(f"{self.quoted} is not SQL: {_first_line(error)}") from None
+
+    def _tree(self, is_column: Callable[[str], bool]) -> exp.Expr:
+        tokens = Dialect().tokenize(self.sql)
+        places = keyword_columns(tokens, is_column)
+        try:
+            return self._condition([_as_name(one) if place in places else one for place, one in enumerate(tokens)])
+        except ParseError:
+            if not places:
+                raise
+            return self._condition(tokens)  # they were keywords after all
+
+    def _condition(self, tokens: list[Token]) -> exp.Expr:
+        found = Dialect().parser().parse_into(exp.Condition, tokens, self.sql)
+        if len(found) > 1:
+            raise ParseError("more than one expression is not supported")
+        if not found or found[0] is None or isinstance(found[0], exp.Command):
+            raise ParseError("it is no expression")
+        return found[0]
+
+    def _hint(self, is_column: Callable[[str], bool]) -> str:
+        """The advice to quote a keyword that may be a column."""
+        tokens = Dialect().tokenize(self.sql)
+        taken = keyword_columns(tokens, is_column)
+        left = [one.text for place, one in enumerate(tokens) if place not in taken and _is_keyword(one)]
+        named = [text for text in left if is_column(text)]
+        named += [tokens[place].text for place in sorted(keyword_columns(tokens, lambda _: True))]
+        if not named:
+            return ""
+        return f"; {named[0].upper()} is a keyword of SQL: write the column of this name in backticks, `{named[0]}`"
 
     def _check_types(self) -> None:
         """Refuse names of types that are nested with brackets, as in ``int(int(...``. The parser tries each of them as

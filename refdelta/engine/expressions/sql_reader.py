@@ -153,9 +153,9 @@ class SqlReader:
         return self._read(lambda tree: bind_value(self._bounded(self._value(tree)), self.scope))
 
     def _read(self, made: Callable[[exp.Expr], _T]) -> _T:
-        tree = self.text.parsed()
+        tree = self.text.parsed(self._is_name)
         if not self.recorded:
-            self.text.check_quotes(lambda name: any(name in schema for _, schema in self.scope.relations))
+            self.text.check_quotes(self._is_column)
         try:
             found = made(tree)
         except ColumnNotFoundError:
@@ -170,6 +170,12 @@ class SqlReader:
         if _Size.of(found).levels > _MAX_DEPTH:
             raise self.text.too_deep()
         return found
+
+    def _is_column(self, name: str) -> bool:
+        return any(name in schema for _, schema in self.scope.relations)
+
+    def _is_name(self, name: str) -> bool:
+        return self._is_column(name) or any(name.lower() == alias.lower() for alias, _ in self.scope.relations)
 
     def _bounded(self, tree: _T) -> _T:
         """The tree, unless it is too deep or repeats operands too often: BETWEEN, nullif, IN and CASE with an operand
@@ -199,6 +205,8 @@ class SqlReader:
         value = self._value(node)
         if isinstance(value, Literal) and (value.value is None or value.type == BOOLEAN):
             return BoolLiteral(value.value)
+        if isinstance(value, Condition):
+            return value.predicate
         return Comparison("=", value, Literal(True, BOOLEAN))
 
     def _sides(self, node: exp.Expr) -> tuple[Value, Value]:

@@ -27,8 +27,10 @@ from refdelta.core.table.change_feed import (
     Change,
     check_columns,
 )
+from refdelta.core.table.column_names import named_path
 from refdelta.core.table.features import GENERATION
 from refdelta.core.table.types import StructField, StructType, schema_json
+from refdelta.engine.arrow.arrays import narrowed
 from refdelta.engine.log.state import FILE_SCHEMA, LiveFiles, adds_table
 from refdelta.engine.scan.filters import row_filter
 from refdelta.engine.scan.reader import read_file
@@ -94,7 +96,8 @@ class ChangeScan(RowStream):
             for version, file in zip(scan.files.column(_VERSION).to_pylist(), scan_files(scan), strict=True)
         ]
         tasks.sort(key=lambda task: task[0])
-        return self.derived.executor.stream(self._read, tasks, weigh=lambda batch: int(batch.nbytes))
+        batches = self.derived.executor.stream(self._read, tasks, weigh=lambda batch: int(batch.nbytes))
+        return batches if self.derived.parts is None else (narrowed(batch, self.schema) for batch in batches)
 
     def _read(self, task: tuple[int, ScanFile, ReadPlan]) -> Iterator[pa.RecordBatch]:
         _, file, plan = task
@@ -132,7 +135,8 @@ def plan_changes(
     schema = StructType((*fields, *FEED_COLUMNS))
     # Change files do not store row ids.
     for name in arguments.names("columns", columns) or ():
-        schema.field(name, "the change data feed")
+        path = (name,) if name in schema else named_path(name, schema)
+        schema.field(path[0] if path[0] in schema else name, "the change data feed")
     row_filter(predicate, schema)
     return ChangeScan(
         *(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 from abc import ABC, abstractmethod
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,11 @@ import pyarrow.compute as pc
 
 from refdelta import arguments
 from refdelta.core.log.paths import data_key
+from refdelta.core.table.column_names import named_path
 from refdelta.core.table.row_tracking import ASKED, asked_columns, is_enabled, kind_of
+from refdelta.core.table.schema_edit import Path, find_path
 from refdelta.core.table.types import StructField, StructType
+from refdelta.engine.arrow.arrays import narrowed
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.state import to_descriptor
 from refdelta.engine.parquet.dv import VectorLoader
@@ -166,6 +168,7 @@ class Scan(RowStream):
         predicate: the filter, or None; ``plan.row_filter`` is None if pruning has applied it exactly.
         pruned: the result of pruning; None without a predicate.
         executor: the threads that read.
+        parts: the columns of the result, some of them with a part of their fields; None if they are whole.
     """
 
     snapshot: Snapshot
@@ -174,6 +177,7 @@ class Scan(RowStream):
     predicate: RowFilter | None = None
     pruned: Pruned | None = field(default=None, repr=False)
     executor: ThreadExecutor = field(default_factory=ThreadExecutor, repr=False)
+    parts: tuple[StructField, ...] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         read = f"{self.files.num_rows} of {self.snapshot.files.num_rows} files"
@@ -182,7 +186,7 @@ class Scan(RowStream):
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return self.plan.schema
+        return self.plan.schema if self.parts is None else replace(self.plan, columns=self.parts).schema
 
     @property
     def store(self) -> Any:
@@ -217,7 +221,10 @@ class Scan(RowStream):
         files = scan_files(self)
         if not self.store.capabilities.remote:
             files = [part for file in files for part in _parts(file)]
-        return read_files(self, files, plan, budget=budget)
+        batches = read_files(self, files, plan, budget=budget)
+        if self.parts is None:
+            return batches
+        return (narrowed(batch, self.schema) for batch in batches)
 
     def count(self) -> int:
         """The number of rows of the result.
@@ -288,6 +295,14 @@ class Scan(RowStream):
         return tuple(item for item in _with_ids(self.snapshot) if item.name in wanted)
 
 
+def check_whole(scan: Scan, engine: str) -> None:
+    """Raise ``InvalidArgumentError`` if a scan for the reader of another engine has parts of columns."""
+    if scan.parts is not None:
+        raise InvalidArgumentError(
+            f"columns names fields of structs, which {engine} selects by itself: name the whole columns"
+        )
+
+
 def plan_scan(
     snapshot: Snapshot,
     columns: Sequence[str] | None = None,
@@ -300,8 +315,10 @@ def plan_scan(
     Args:
         snapshot: the version to read.
         columns: the columns of the result, in this order, by name in any case; None for all. An empty list gives rows
-            without columns. A table with row tracking has the columns ``_metadata.row_id`` and
-            ``_metadata.row_commit_version`` too, which None does not include. A predicate may always use them.
+            without columns. ``s.a`` is the struct ``s`` with its field ``a`` alone, or with all fields of it that are
+            named; backticks are of a name with a dot. A table with row tracking has the columns
+            ``_metadata.row_id`` and ``_metadata.row_commit_version`` too, which None does not include. A predicate may
+            always use them.
         predicate: SQL, deltalake's list form, a ``pyarrow.compute.Expression``, a bound predicate, or None. Rows for
             which it is unknown are left out.
         executor: the threads that read; None for the number that suits the store.
@@ -328,6 +345,12 @@ def plan_scan(
         files = files.filter(pruned.keep)
     rows = flt if pruned is not None and not pruned.exact else None
     names = {item.name for item in wanted}
+    # A column that is whole is that of the schema.
+    whole = all(not isinstance(item.type, StructType) or schema.find(item.name) is item for item in wanted)
+    parts = None if whole else wanted
+    if parts is not None and rows is not None:
+        # The filter looks at the whole column.
+        wanted = tuple(schema.field(item.name) if item.name in rows.columns else item for item in wanted)
     plan = ReadPlan(
         columns=wanted,
         filter_columns=tuple(i for i in searched if rows is not None and i.name in rows.columns - names),
@@ -336,21 +359,40 @@ def plan_scan(
         by_id=snapshot.column_mapping_mode == "id",
     )
     executor = executor or ThreadExecutor.for_store(snapshot.store, files.column("size"))
-    return Scan(snapshot, plan, files, flt, pruned, executor)
+    return Scan(snapshot, plan, files, flt, pruned, executor, parts)
 
 
 def _chosen(snapshot: Snapshot, columns: Sequence[str]) -> tuple[StructField, ...]:
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns must be a list of names, not the string {columns!r}")
     schema = snapshot.schema
-    wanted = tuple(
-        _of_rows(snapshot, name) if name in ASKED and name not in schema else schema.field(name)
-        for name in arguments.names("columns", columns) or ()
-    )
-    twice = [name for name, count in Counter(item.name for item in wanted).items() if count > 1]
-    if twice:
-        raise InvalidArgumentError(f"the column {twice[0]!r} is asked for twice")
-    return wanted
+    wanted: dict[str, tuple[StructField, list[Path]]] = {}
+    for name in arguments.names("columns", columns) or ():
+        # A name of the schema is the column, also one with dots, since operations name columns thus.
+        item = schema.find(name)
+        path: Sequence[str] = ()
+        if item is None and name in ASKED:
+            item = _of_rows(snapshot, name)
+        elif item is None:
+            whole, _ = find_path(schema, named_path(name, schema))
+            item, path = schema.field(whole[0]), whole[1:]
+        _, paths = wanted.setdefault(item.name, (item, []))
+        if any(one[: len(path)] == tuple(path)[: len(one)] for one in paths):
+            raise InvalidArgumentError(f"the column {name!r} is asked for twice")
+        paths.append(tuple(path))
+    return tuple(_part(*one) for one in wanted.values())
+
+
+def _part(item: StructField, paths: Sequence[Path]) -> StructField:
+    """A column with the fields of these paths alone, in the order of the schema."""
+    if () in paths:
+        return item
+    if not isinstance(item.type, StructType):
+        raise InvalidArgumentError(
+            f"column {item.name!r} is {item.type}, of which no part can be asked for: only fields of structs can"
+        )
+    parts = [(field, [path[1:] for path in paths if path[0] == field.name]) for field in item.type]
+    return replace(item, type=StructType(tuple(_part(field, inner) for field, inner in parts if inner)))
 
 
 def _of_rows(snapshot: Snapshot, name: str) -> StructField:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from refdelta import arguments
 from refdelta.core.table.char_varchar import NOTE
 from refdelta.core.table.column_mapping import MODE
+from refdelta.core.table.column_names import dotted, named_path, split_path
 from refdelta.core.table.evolution import as_nullable, can_widen, merge_schemas, with_type_changes
 from refdelta.core.table.features import GENERATION
 from refdelta.core.table.field_names import check_field_names
@@ -48,7 +49,6 @@ from refdelta.errors import (
     SchemaMismatchError,
 )
 from refdelta.operations.alter.change import change_schema, change_table, in_json, noted_version
-from refdelta.operations.alter.names import dotted, split_path
 from refdelta.operations.dml.rewrite import find_matches
 from refdelta.operations.write.column_declarations import check_added, check_default, with_mark
 from refdelta.operations.write.identity import START, Numbering, with_marks
@@ -165,7 +165,7 @@ def drop_columns(
     dropped: list[Path] = []
     for name in names:
         try:
-            path, _ = find_path(schema, split_path(name))
+            path, _ = find_path(schema, named_path(name, schema))
         except ColumnNotFoundError:
             if not if_exists:
                 raise
@@ -208,7 +208,7 @@ def change_type(txn: Transaction, snapshot: Snapshot, column: str, new_type: Any
         SchemaMismatchError: the type cannot be widened to the new one.
         ColumnNotFoundError: there is no such column.
     """
-    path, old = find_path(snapshot.schema, split_path(column))
+    path, old = find_path(snapshot.schema, named_path(column, snapshot.schema))
     new = _type_given(new_type, column)
     if new == old:
         return
@@ -280,7 +280,7 @@ def move_column(txn: Transaction, snapshot: Snapshot, column: str, after: str | 
         others = [item for item in struct if item.name != name]
         place = 0
         if after is not None:
-            before = struct.field(split_path(after)[-1], where=".".join(path[:-1]) or "the table")
+            before = struct.field(named_path(after, struct)[-1], where=".".join(path[:-1]) or "the table")
             if before.name == name:
                 return struct
             place = others.index(before) + 1
@@ -350,8 +350,13 @@ def _check_never_null(txn: Transaction, snapshot: Snapshot, path: Path) -> None:
 # --- small parts -------------------------------------------------------------------------------------------------
 
 
+def _whole_column(schema: StructType, column: str) -> StructField:
+    path = named_path(arguments.text("column", column) or "", schema)
+    return schema.field(path[0] if len(path) == 1 else column)
+
+
 def _field_path(snapshot: Snapshot, column: str) -> Path:
-    path, _ = find_path(snapshot.schema, split_path(column))
+    path, _ = find_path(snapshot.schema, named_path(column, snapshot.schema))
     _check_is_field(snapshot.schema, path, column)
     return path
 
@@ -498,7 +503,7 @@ def set_default(txn: Transaction, snapshot: Snapshot, column: str, sql: str | No
         ColumnNotFoundError: there is no such column; fields of structs cannot have a default.
         InvalidArgumentError: the column cannot hold the value, or is a generated or an identity column.
     """
-    field = snapshot.schema.field(arguments.text("column", column) or "")
+    field = _whole_column(snapshot.schema, column)
     if sql is None and DEFAULT not in field.metadata:
         return
     for mark, kind in ((GENERATION, "generated"), (START, "an identity column")):
@@ -541,7 +546,7 @@ def set_column_metadata(txn: Transaction, snapshot: Snapshot, column: str, metad
             raise InvalidArgumentError(
                 f"the value of the metadata key {key!r} must be a string, a number or a boolean, not {value!r:.80}"
             )
-    path, _ = find_path(snapshot.schema, split_path(column))
+    path, _ = find_path(snapshot.schema, named_path(column, snapshot.schema))
 
     def described(holder: DataType, name: str) -> DataType:
         if not isinstance(holder, StructType):
@@ -570,7 +575,7 @@ def sync_identity(txn: Transaction, snapshot: Snapshot, column: str) -> None:
         ColumnNotFoundError: there is no such column.
         InvalidArgumentError: it is not an identity column.
     """
-    field = snapshot.schema.field(arguments.text("column", column) or "")
+    field = _whole_column(snapshot.schema, column)
     numbering = Numbering.of(field)
     if numbering is None:
         raise InvalidArgumentError(f"column {field.name!r} is not an identity column")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from refdelta.core.table.column_names import dotted, split_path
 from refdelta.core.table.iceberg_compat import PROPERTIES as COMPATIBILITIES
 from refdelta.core.table.iceberg_compat import version_of
 from refdelta.core.table.properties import PROPERTIES, TableProperties
 from refdelta.core.table.types import leaves, parse_schema
 from refdelta.engine.parquet.column_stats import StatsLeaf
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
-from refdelta.operations.alter.names import dotted, split_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

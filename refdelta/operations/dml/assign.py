@@ -16,6 +16,7 @@ from refdelta.core.expressions.assignment import store_assign
 from refdelta.core.expressions.binding import resolve_column
 from refdelta.core.expressions.expression import Column, columns
 from refdelta.core.expressions.interval_types import INTERVALS
+from refdelta.core.table.column_names import named_path
 from refdelta.core.table.evolution import as_nullable
 from refdelta.core.table.features import GENERATION
 from refdelta.core.table.row_tracking import ROW_COMMIT_VERSION
@@ -24,8 +25,7 @@ from refdelta.engine.arrow.schema import arrow_type, to_arrow
 from refdelta.engine.expressions.evaluate import evaluate_value
 from refdelta.engine.expressions.sql import parse_expression
 from refdelta.engine.parquet.fit import Fitter, RowMisfitError, plan_fit
-from refdelta.errors import InvalidArgumentError, unknown_name
-from refdelta.operations.alter.names import split_path
+from refdelta.errors import InvalidArgumentError, SchemaMismatchError, unknown_name
 from refdelta.operations.write.row_rules import DEFAULT
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def expressions(
     alias: str = "",
     source: str = "",
     now: int,
+    evolving: bool = False,
 ) -> list[Assignment]:
     """Assignments of SQL expressions.
 
@@ -72,6 +73,8 @@ def expressions(
         alias: the alias of the table.
         source: the alias of a relation whose columns are data to write.
         now: the time of the statement, in microseconds since 1970 (UTC).
+        evolving: whether the statement evolves the schema, so that structs may lack fields of their columns, which are
+            null then.
 
     Raises:
         ColumnNotFoundError: a column does not exist.
@@ -85,45 +88,50 @@ def expressions(
             raise InvalidArgumentError(
                 f"the new value of {name!r} must be a string of SQL, not {text!r}; new_values takes Python values"
             )
-        column = resolve_column(path_in(split_path(name), schema, alias), schema)
+        column = resolve_column(path_in(name, schema, alias), schema)
         sql = _default(column, schema) if text.strip().lower() == "default" else text
         if sql is None:
             continue
         value, kind = parse_expression(sql, scope, now=now), as_nullable(column.type)
-        if _is_fitted(value, kind, source):
+        if _is_fitted(value, kind, source, evolving):
             evaluate = fitting(
                 functools.partial(_evaluated, value), arrow_type(value.type), StructField(".".join(column.path), kind)
             )
         else:
-            value = store_assign(value, kind, name)
+            try:
+                value = store_assign(value, kind, name)
+            except SchemaMismatchError as error:
+                if not source or evolving or not is_nested(value.type) or not is_nested(kind):
+                    raise
+                raise SchemaMismatchError(f"{error}; with merge_schema=True structs may have other fields") from None
             evaluate = functools.partial(_evaluated, value)
         found.append(Assignment(column.path, evaluate, columns(value)))
     return _distinct(found)
 
 
-def _is_fitted(value: Value, kind: DataType, source: str) -> bool:
+def _is_fitted(value: Value, kind: DataType, source: str, evolving: bool) -> bool:
     """True for values that are cast by value, as written data are."""
     if value.type in (kind, VOID):
         return False
     if is_nested(value.type) or is_nested(kind):
-        return _same_names(value.type, kind)
+        return _same_names(value.type, kind, evolving)
     return isinstance(value, Column) and bool(source) and value.path[0] == source
 
 
-def _same_names(one: DataType, other: DataType) -> bool:
+def _same_names(one: DataType, other: DataType, fewer: bool) -> bool:
     """True if two types have fields of the same names, in any case and order, at every depth, and the first one has no
-    intervals.
+    intervals. With ``fewer`` the first one may lack some of the fields.
     """
     match one, other:
         case StructType(), StructType():
             twins = [(field, other.find(field.name)) for field in one]
-            return len(one) == len(other) and all(
-                twin is not None and _same_names(field.type, twin.type) for field, twin in twins
+            return (fewer or len(one) == len(other)) and all(
+                twin is not None and _same_names(field.type, twin.type, fewer) for field, twin in twins
             )
         case ArrayType(), ArrayType():
-            return _same_names(one.element, other.element)
+            return _same_names(one.element, other.element, fewer)
         case MapType(), MapType():
-            return _same_names(one.key, other.key) and _same_names(one.value, other.value)
+            return _same_names(one.key, other.key, fewer) and _same_names(one.value, other.value, fewer)
     return one == VOID or (is_nested(one) == is_nested(other) and one not in INTERVALS)
 
 
@@ -161,7 +169,7 @@ def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
     """Assignments of Python values. Raises as :func:`expressions`."""
     found = []
     for name, value in given.items():
-        column = resolve_column(split_path(name), schema)
+        column = resolve_column(named_path(name, schema), schema)
         try:
             scalar = _scalar(value, arrow_type(as_nullable(column.type)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -206,10 +214,15 @@ def _repeated(scalar: pa.Scalar, batch: pa.RecordBatch) -> pa.Array:
     return pa.repeat(scalar, batch.num_rows) if scalar.is_valid else pa.nulls(batch.num_rows, scalar.type)
 
 
-def path_in(path: tuple[str, ...], schema: StructType, alias: str) -> tuple[str, ...]:
-    """The path without the table's alias, if it begins with it."""
-    qualified = len(path) > 1 and alias and path[0].lower() == alias.lower()
-    return path[1:] if qualified and (path[1] in schema or path[0] not in schema) else path
+def path_in(name: str, schema: StructType, alias: str) -> tuple[str, ...]:
+    """The path of a name, without the table's alias if it begins with it. Raises as :func:`named_path`."""
+    path = named_path(name, schema)
+    if len(path) < 2 or not alias or path[0].lower() != alias.lower():
+        return path
+    head, _, rest = name.partition(".")
+    if head.strip().lower() == alias.lower() and rest in schema:
+        return named_path(rest, schema)
+    return path[1:] if path[1] in schema or path[0] not in schema else path
 
 
 def _distinct(assignments: list[Assignment]) -> list[Assignment]:

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.core.table.column_names import dotted
 from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.state import unique_ids
 from refdelta.engine.scan.file_stats import num_records
 from refdelta.engine.scan.filters import row_filter
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.alter.names import dotted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

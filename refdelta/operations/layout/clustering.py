@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from refdelta import arguments
 from refdelta.core.table.clustering import DOMAIN, FEATURE, clustering_domain, is_clustered_by
+from refdelta.core.table.column_names import dotted, find_column
 from refdelta.core.table.features import features_of
 from refdelta.engine.parquet.column_stats import StatsLeaf
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, InvalidLogError
 from refdelta.operations.alter.change import change_table
-from refdelta.operations.alter.names import dotted, find_column
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -52,7 +52,9 @@ def kept_columns(schema: StructType, names: Sequence[str]) -> tuple[ColumnPath, 
     for name in names:
         found = find_column(schema, name)
         if found is None:
-            raise ColumnNotFoundError(name, schema.names, where="the data, and cannot cluster the table")
+            raise ColumnNotFoundError(
+                name, [dotted((known,)) for known in schema.names], where="the data, and cannot cluster the table"
+            )
         path, kind = found
         StatsLeaf(path, kind).check_bounded(f"column {name!r} cannot cluster the table: it")
         if path in paths:

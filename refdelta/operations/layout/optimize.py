@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta import arguments
+from refdelta.core.table.column_names import find_column
 from refdelta.core.table.types import VARIANT, ArrayType, MapType, StructType
 from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.log.managed_log import check_maintenance
@@ -20,7 +21,6 @@ from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
-from refdelta.operations.alter.names import find_column
 from refdelta.operations.layout.bins import (
     Bin,
     BinFiles,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.log.paths import data_key
+from refdelta.core.table.column_names import dotted
 from refdelta.core.table.features import features_of
 from refdelta.core.table.types import StructType
 from refdelta.engine.expressions.partition import partition_table
@@ -19,7 +20,6 @@ from refdelta.engine.parquet.dv import live_rows
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.file_stats import view_stats
 from refdelta.engine.scan.scan import scan_files
-from refdelta.operations.alter.names import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

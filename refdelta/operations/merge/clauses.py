@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from refdelta.core.expressions.expression import columns
 from refdelta.core.expressions.scope import Scope
+from refdelta.core.table.column_names import named_path
 from refdelta.core.table.evolution import as_nullable, merge_schemas
 from refdelta.core.table.types import ArrayType, DataType, MapType, StructField, StructType
 from refdelta.engine.arrow.schema import arrow_field
 from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
-from refdelta.operations.alter.names import split_path
 from refdelta.operations.dml.assign import Assignment, expressions, fitting, path_in
 from refdelta.operations.write.column_declarations import check_added
 
@@ -132,7 +132,8 @@ def check_clauses(clauses: Sequence[MergeClause]) -> None:
 def evolved(clauses: Sequence[MergeClause], sides: MergeSides, source: StructType) -> StructType:
     """The table's schema after schema evolution: with columns of the source that ``*`` or a clause by name sets.
 
-    Columns of both sides keep the table's type; structs of both get the fields that only the source has.
+    Columns of both sides keep the table's type; structs of both get the fields that only the source has. As in
+    delta-spark, an assignment adds what the source has under the name that is assigned, whatever its expression is.
 
     Args:
         clauses: the clauses.
@@ -144,17 +145,23 @@ def evolved(clauses: Sequence[MergeClause], sides: MergeSides, source: StructTyp
         SchemaMismatchError: a column of both sides has types that do not fit.
     """
     wanted: dict[str, StructField] = {}
+    named: list[tuple[str, ...]] = []
     for clause in clauses:
         if clause.when == "not matched by source":
             continue
-        left_out = {name.lower() for name in clause.except_columns}
+        left_out = {name.lower() for name in _left_out(clause, sides.target, source)}
         if clause.star:
             wanted |= {f.name.lower(): f for f in source if f.name.lower() not in left_out}
-        for name in clause.values or ():
-            path = path_in(split_path(name), sides.target, sides.target_alias)
-            found = source.find(path[0])
-            if found is not None and len(path) == 1 and sides.target.find(path[0]) is None:
-                wanted[found.name.lower()] = found
+        named += [path_in(name, sides.target, sides.target_alias) for name in clause.values or ()]
+    starred = frozenset(wanted)
+    for head, *rest in named:
+        found, own = source.find(head), wanted.get(head.lower(), sides.target.find(head))
+        if found is None or head.lower() in starred:
+            continue
+        if own is None and not rest:
+            wanted[head.lower()] = found
+        elif own is not None:
+            wanted[head.lower()] = dataclasses.replace(own, type=_grown(own.type, found.type, rest))
     fields = []
     for field in wanted.values():
         own = sides.target.find(field.name)
@@ -162,6 +169,36 @@ def evolved(clauses: Sequence[MergeClause], sides: MergeSides, source: StructTyp
             fields.append(field)
     check_added(sides.target, StructType(tuple(fields)))
     return merge_schemas(sides.target, StructType(tuple(fields)), changes="refused", casts=True)
+
+
+def _grown(own: DataType, new: DataType, path: Sequence[str] = ()) -> DataType:
+    """A type with the fields that only another one has, at every depth; with a path, those at its end alone."""
+    match own, new:
+        case StructType(), StructType():
+            fields = []
+            for field in own:
+                twin = new.find(field.name)
+                if twin is not None and (not path or field.name.lower() == path[0].lower()):
+                    field = dataclasses.replace(field, type=_grown(field.type, twin.type, path[1:]))  # noqa: PLW2901
+                fields.append(field)
+            added = [
+                f
+                for f in new
+                if own.find(f.name) is None and (not path or [f.name.lower()] == [p.lower() for p in path])
+            ]
+            return StructType((*fields, *added))
+        case (ArrayType(), ArrayType()) if not path:
+            return dataclasses.replace(own, element=_grown(own.element, new.element))
+        case (MapType(), MapType()) if not path:
+            return dataclasses.replace(own, key=_grown(own.key, new.key), value=_grown(own.value, new.value))
+    return own
+
+
+def _left_out(clause: MergeClause, target: StructType, source: StructType) -> Iterator[str]:
+    """The names of the columns that ``*`` leaves out, which are whole columns of either side."""
+    for name in clause.except_columns:
+        path = named_path(name, target if name in target else source)
+        yield path[0] if len(path) == 1 else name
 
 
 def _nested(data_type: DataType) -> bool:
@@ -175,7 +212,8 @@ def bind_clause(clause: MergeClause, sides: MergeSides, schema: StructType, *, m
         clause: the clause.
         sides: both relations.
         schema: the table's schema after the MERGE.
-        merge_schema: whether ``*`` leaves out columns that the source lacks, instead of raising.
+        merge_schema: whether ``*`` leaves out columns that the source lacks, instead of raising; and a struct that is
+            assigned may lack fields of its column, which are null then.
 
     Raises:
         PredicateError: SQL cannot be parsed or bound, or a column cannot hold its value.
@@ -190,10 +228,16 @@ def bind_clause(clause: MergeClause, sides: MergeSides, schema: StructType, *, m
         if not clause.values:
             raise InvalidArgumentError(f"WHEN {clause.when.upper()} THEN {clause.kind.upper()} sets no column")
         found = expressions(
-            clause.values, schema, scope, alias=sides.target_alias, source=sides.source_alias, now=sides.now
+            clause.values,
+            schema,
+            scope,
+            alias=sides.target_alias,
+            source=sides.source_alias,
+            now=sides.now,
+            evolving=merge_schema,
         )
         return BoundClause(clause, condition, tuple(found))
-    left_out = {name.lower() for name in clause.except_columns}
+    left_out = {name.lower() for name in _left_out(clause, schema, sides.source)}
     unknown = left_out - {name.lower() for name in (*schema.names, *sides.source.names)}
     if unknown:
         raise ColumnNotFoundError(min(unknown), sides.source.names, "the source or the table, but except_cols names it")

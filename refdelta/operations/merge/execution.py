@@ -11,20 +11,22 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from refdelta.core.expressions.predicate import TRUE
+from refdelta.core.expressions.predicate import TRUE, disjunction
 from refdelta.core.pruning.stats import load_stats, lookup
+from refdelta.engine.expressions.evaluate import row_mask
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.dml.rewrite import FileMatch, chosen, hide_rows, remove_files
 from refdelta.operations.dml.rewrite_result import RewriteResult
+from refdelta.operations.merge.join import side
 from refdelta.operations.merge.pieces import MergeMatches
-from refdelta.operations.merge.reads import target_predicate
+from refdelta.operations.merge.reads import read_predicate
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyroaring import BitMap64
@@ -98,16 +100,12 @@ class MergeExecution:
     def find(self) -> None:
         """The first pass: find the rows that match and those that change, and record the reads."""
         snapshot = self.snapshot
-        read: Predicate = TRUE
-        if self.plan.of_rest:
-            self.candidates = snapshot.files
-        else:
-            read = target_predicate(self.plan.on, self.plan.target_alias, self.strategy.keys)
-            flt = informed(BoundFilter(read), snapshot)
-            keep = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
-            self.candidates = snapshot.files.filter(keep)
+        read = read_predicate(self.plan, self.strategy.keys)
+        flt = informed(BoundFilter(read), snapshot)
+        keep = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
+        self.candidates = snapshot.files.filter(keep)
         # A row that matches would have changed the result, so the absence of such rows is recorded by the matcher.
-        finer = None if self.plan.of_rest else self.strategy.matches_any
+        finer = None if read == TRUE else self._concerns
         with self.txn.reading(read, lambda: to_adds(self.candidates), finer):
             self.found = found = self.strategy.find(self.txn, snapshot.with_files(self.candidates), read)
         for number, acting in found.acting.items():
@@ -115,6 +113,24 @@ class MergeExecution:
         numbers = sorted(found.matching)
         for number, add in zip(numbers, to_adds(chosen(self.candidates, numbers)), strict=True):
             self.txn.read_rows(add, found.matching[number])
+
+    def _concerns(self, rows: Iterator[pa.RecordBatch]) -> bool:
+        """True if one of these rows, of the table's schema, matches a row of the source, or satisfies the condition of
+        a WHEN NOT MATCHED BY SOURCE clause.
+        """
+        alias = self.plan.target_alias
+        conditions = [clause.condition for clause in self.plan.of_rest if clause.condition is not None]
+        changed = False
+
+        def others() -> Iterator[pa.RecordBatch]:
+            nonlocal changed
+            for batch in rows:
+                changed = bool(conditions) and bool(row_mask(disjunction(conditions), side(alias, batch)).true_count)
+                if changed:
+                    return
+                yield batch
+
+        return self.strategy.matches_any(others()) or changed
 
     def write(self, snapshot: Snapshot) -> RewriteResult:
         """The second pass: write the rows that change and the rows that are inserted.

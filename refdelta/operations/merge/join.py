@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.expression import Value, columns
-from refdelta.core.expressions.predicate import And, Comparison, Predicate, conjunction
+from refdelta.core.expressions.expression import Cast, Convert, Value, columns
+from refdelta.core.expressions.predicate import And, Comparison, IsNull, Or, Predicate, conjunction
 from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
 
@@ -81,6 +81,7 @@ def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def _key(part: Predicate, target_alias: str) -> JoinKey | None:
+    part = _null_safe(part)
     if not isinstance(part, Comparison) or part.op not in ("=", "<=>"):
         return None
     left, right = ({path[0] == target_alias for path in columns(side)} for side in (part.left, part.right))
@@ -89,6 +90,28 @@ def _key(part: Predicate, target_alias: str) -> JoinKey | None:
     if (left, right) == ({False}, {True}):
         return JoinKey(part.right, part.left, part.op == "<=>")
     return None
+
+
+def _null_safe(part: Predicate) -> Predicate:
+    """``a <=> b`` for its spelled-out form, ``a = b OR (a IS NULL AND b IS NULL)``; the same predicate for others.
+
+    The form is null where one side is null, and ``<=>`` is false: neither is a match.
+    """
+    if isinstance(part, Or) and len(part.children) == 2:
+        for equal, nulls in (part.children, part.children[::-1]):
+            if isinstance(equal, Comparison) and equal.op in ("=", "<=>") and isinstance(nulls, And):
+                missing = [_uncast(child.child) for child in nulls.children if isinstance(child, IsNull)]
+                both = [_uncast(equal.left), _uncast(equal.right)]
+                if len(nulls.children) == 2 and missing in (both, both[::-1]):
+                    return Comparison("<=>", equal.left, equal.right)
+    return part
+
+
+def _uncast(value: Value) -> Value:
+    """The value without the casts around it that are null only where it is."""
+    while isinstance(value, Cast) or (isinstance(value, Convert) and not value.lenient):
+        value = value.child
+    return value
 
 
 def side(alias: str, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch:

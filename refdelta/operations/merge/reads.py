@@ -1,7 +1,10 @@
-"""The read of a MERGE: the rows of the target that could match, by the condition and the keys of the source."""
+"""The read of a MERGE: the rows of the target that could match, by the condition and the keys of the source, and those
+that a WHEN NOT MATCHED BY SOURCE clause could change.
+"""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.expressions.expression import Column, Literal
-from refdelta.core.expressions.predicate import FALSE, Comparison, In, Predicate, conjunction, disjunction
+from refdelta.core.expressions.predicate import (
+    FALSE,
+    TRUE,
+    Comparison,
+    In,
+    IsNull,
+    Predicate,
+    conjunction,
+    disjunction,
+)
 from refdelta.core.table.types import is_plain
 from refdelta.engine.arrow.arrays import empty_table, one_array
 from refdelta.engine.expressions.evaluate import evaluate_value
@@ -19,6 +31,7 @@ from refdelta.operations.merge.join import side
 
 if TYPE_CHECKING:
     from refdelta.operations.merge.join import JoinCondition, JoinKey
+    from refdelta.operations.merge.plan import MergePlan
 
 _TUPLES, _VALUES = 64, 256
 """The maximum numbers of combinations of keys, and of values of one key, that a predicate lists; else it has their
@@ -30,7 +43,7 @@ range.
 class KeyValues:
     """The keys of a source's rows in bounded form, for a predicate. The keys of parts of a source can be combined.
 
-    Rows with a null key match nothing, and have no part in the keys.
+    Rows with a null in a key of ``=`` match nothing, and have no part in the keys. Nulls of ``<=>`` are among them.
 
     Attributes:
         rows: the number of all rows of the source.
@@ -47,7 +60,10 @@ class KeyValues:
         """The keys of some rows of the source. Conditions on the source alone are ignored; further keys do no harm."""
         keys = bounded_keys(on)
         columns = {str(i): _evaluated(alias, key, rows) for i, key in enumerate(keys)}
-        values = pa.table(columns).drop_null() if keys else pa.table({})
+        values = pa.table(columns)
+        strict = [str(i) for i, key in enumerate(keys) if not key.nulls]
+        if strict:
+            values = values.filter(functools.reduce(pc.and_, (values.column(name).is_valid() for name in strict)))
         tuples = _distinct(values) if keys else None
         return cls(rows.num_rows, tuples, tuple(_Values(pc.unique(column)).bounded() for column in values.columns))
 
@@ -62,7 +78,9 @@ class KeyValues:
 
 @dataclass(frozen=True)
 class _Values:
-    """The values of one key; if ``ends`` is true, only the least and the greatest."""
+    """The distinct values of one key, a null among them; if ``ends`` is true, only the least and the greatest, and the
+    null.
+    """
 
     found: pa.Array
     ends: bool = False
@@ -70,12 +88,31 @@ class _Values:
     def bounded(self) -> _Values:
         if not self.ends and len(self.found) <= _VALUES:
             return self
-        order = pc.sort_indices(self.found)
-        return _Values(self.found.take(pa.array([order[0].as_py(), order[-1].as_py()])), ends=True)
+        order = pc.sort_indices(self.found)  # nulls come last
+        greatest = len(order) - self.found.null_count - 1
+        kept = {0, greatest, len(order) - 1}
+        return _Values(self.found.take(pa.array([order[place].as_py() for place in sorted(kept)])), ends=True)
 
     def and_of(self, other: _Values) -> _Values:
         both = pc.unique(pa.concat_arrays([self.found, other.found]))
         return _Values(both, self.ends or other.ends).bounded() if len(both) else self
+
+
+def read_predicate(plan: MergePlan, source: KeyValues) -> Predicate:
+    """A predicate over the table's columns that is true for every row, present or future, that the MERGE could match
+    or change.
+
+    Args:
+        plan: the bound MERGE.
+        source: the keys of the source.
+    """
+    # A clause is tried where those before it are not true, so that their disjunction has all rows that change.
+    rest = [
+        TRUE if clause.condition is None else without_alias(clause.condition, plan.target_alias)
+        for clause in plan.of_rest
+    ]
+    parts: list[Predicate] = [target_predicate(plan.on, plan.target_alias, source), *rest]
+    return TRUE if TRUE in parts else disjunction(part for part in parts if part != FALSE)
 
 
 def target_predicate(on: JoinCondition, alias: str, source: KeyValues) -> Predicate:
@@ -101,7 +138,7 @@ def target_predicate(on: JoinCondition, alias: str, source: KeyValues) -> Predic
 
 def bounded_keys(on: JoinCondition) -> list[JoinKey]:
     """The keys whose values a predicate can list."""
-    return [key for key in on.keys if not key.nulls and is_plain(key.target.type)]
+    return [key for key in on.keys if is_plain(key.target.type)]
 
 
 def _evaluated(alias: str, key: JoinKey, rows: pa.Table) -> pa.ChunkedArray:
@@ -117,11 +154,15 @@ def _distinct(tuples: pa.Table) -> pa.Table | None:
 def _one(key: JoinKey, values: _Values, alias: str) -> Predicate:
     target = without_alias(key.target, alias)
     kind = key.target.type
-    literals = tuple(Literal(value, kind) for value in to_internal(values.found, kind))
-    if not values.ends:
-        return In(target, literals)
-    low, high = literals
-    return conjunction([Comparison(">=", target, low), Comparison("<=", target, high)])
+    literals = tuple(Literal(value, kind) for value in to_internal(values.found.drop_null(), kind))
+    parts: list[Predicate] = []
+    if literals and values.ends:
+        parts.append(conjunction([Comparison(">=", target, literals[0]), Comparison("<=", target, literals[-1])]))
+    elif literals:
+        parts.append(In(target, literals))
+    if values.found.null_count:
+        parts.append(IsNull(target))
+    return disjunction(parts)
 
 
 def _tuples(keys: list[JoinKey], tuples: pa.Table, alias: str) -> Predicate:
@@ -130,7 +171,7 @@ def _tuples(keys: list[JoinKey], tuples: pa.Table, alias: str) -> Predicate:
     columns = [to_internal(one_array(tuples.column(str(i))), kind) for i, kind in enumerate(kinds)]
     return disjunction(
         conjunction(
-            Comparison("=", target, Literal(value, kind))
+            IsNull(target) if value is None else Comparison("=", target, Literal(value, kind))
             for target, value, kind in zip(targets, row, kinds, strict=True)
         )
         for row in zip(*columns, strict=True)

@@ -8,11 +8,11 @@ import msgspec
 
 from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.core.table.clustering import DOMAIN, clustering_domain
+from refdelta.core.table.column_names import dotted
 from refdelta.core.table.features import features_of
 from refdelta.core.table.protocol_choice import settled
 from refdelta.engine.log.state import to_adds
 from refdelta.operations.alter.change import still_protected
-from refdelta.operations.alter.names import dotted
 from refdelta.operations.dml.rewrite import remove_files
 from refdelta.operations.layout.clustering import check_not_partitioned
 

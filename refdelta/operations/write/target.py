@@ -11,6 +11,7 @@ from refdelta import arguments
 from refdelta.core.log.actions import AnyAction, Format, Metadata
 from refdelta.core.table.clustering import FEATURE, clustering_domain
 from refdelta.core.table.column_mapping import completed, mode_of, schema_of
+from refdelta.core.table.column_names import dotted, named_path
 from refdelta.core.table.evolution import Changes, merge_schemas
 from refdelta.core.table.features import (
     MAX_READER,
@@ -37,7 +38,6 @@ from refdelta.core.table.types import (
 from refdelta.engine.parquet.fit import plan_fit
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
 from refdelta.operations.alter.change import noted_version
-from refdelta.operations.alter.names import dotted
 from refdelta.operations.alter.property_rules import check_properties
 from refdelta.operations.layout.clustering import check_not_partitioned, chosen_columns, kept_columns
 from refdelta.operations.write.column_declarations import (
@@ -344,7 +344,10 @@ def _partition_columns(schema: StructType, partition_by: Iterable[str]) -> tuple
     columns: list[str] = []
     by_name = {f.name.lower(): f for f in schema.fields}
     for name in partition_by:
-        field = by_name.get(name.lower())
+        path = named_path(name, schema)
+        if len(path) > 1 and path[0] in schema:
+            raise InvalidArgumentError(f"{name!r} cannot partition the table: only whole columns can, not their fields")
+        field = by_name.get(path[0].lower()) if len(path) == 1 else None
         if field is None:
             raise ColumnNotFoundError(name, schema.names, where="the data, and cannot partition the table")
         if isinstance(field.type, (StructType, ArrayType, MapType)):
