@@ -22,6 +22,9 @@ _OWN_FIELDS = frozenset({
     "isBlindAppend", "readPredicates", "rowPlaces", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata", "tags",
 })  # fmt: skip
 
+_PREDICATES = frozenset({"predicate", "matchedPredicates", "notMatchedPredicates", "notMatchedBySourcePredicates"})
+"""The ``operationParameters`` that hold predicates."""
+
 
 class CommitDescription(msgspec.Struct, frozen=True):
     """The description of a commit.
@@ -39,6 +42,11 @@ class CommitDescription(msgspec.Struct, frozen=True):
     operation_metrics: Mapping[str, int]
     metrics: Mapping[str, Any]
     always: bool = False
+
+    def without_predicates(self) -> CommitDescription:
+        """The same description without the parameters that hold predicates."""
+        shown = {name: value for name, value in self.parameters.items() if name not in _PREDICATES}
+        return msgspec.structs.replace(self, parameters=shown)
 
 
 def texts(metrics: Mapping[str, int]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from refdelta.core.table.clustering import FEATURE as CLUSTERING
 from refdelta.core.table.evolution import keeps_columns, moved_changes, notes_version
 from refdelta.core.table.features import features_of
 from refdelta.core.table.in_commit_timestamp import enablement, kept
+from refdelta.core.table.properties import get
 from refdelta.core.table.row_tracking import PRESERVED, is_assigned, is_enabled
 from refdelta.core.table.types import has_identity_columns
 from refdelta.transaction.commit_info import CommitDescription, commit_info, now_ms
@@ -73,12 +74,13 @@ def prepare_commit(
             metadata = staged = action
     if applications:
         reads = dataclasses.replace(reads, app_ids=frozenset(t.app_id for t in applications))
+    records = metadata is None or get(metadata.configuration or {}, "refdelta.recordPredicates")
     return PreparedCommit(
         read_version=snapshot.version if snapshot else -1,
         read_set=reads,
         actions=[*actions, *applications],
         commit_info=commit_info(
-            described,
+            described if records else described.without_predicates(),
             properties,
             read_version=snapshot.version if snapshot else None,
             isolation=isolation,
@@ -93,6 +95,7 @@ def prepare_commit(
         table=None if snapshot is None else _read_table(snapshot),
         rests_on=_domains_of_columns(snapshot, staged),
         metadata_at=_metadata_at(staged, reads.version + 1),
+        records_predicates=records,
         changes=changes,
         group_metrics=group_metrics,
     )

@@ -285,6 +285,7 @@ _EFFECTS = {
     "delta.writePartitionColumnsToParquet": "data files hold the partition columns",
     "refdelta.inlineDeletionVectors": "small deletion vectors are in the log",
     "refdelta.logCompactionInterval": "a log compaction file every so many versions",
+    "refdelta.recordPredicates": "[commits record predicates](guide/erasing-data.md#no-predicates-in-the-log)",
 }
 
 

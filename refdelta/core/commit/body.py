@@ -13,7 +13,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 from refdelta.core.commit.transaction import PreparedCommit
-from refdelta.core.conflicts.reads import recorded_reads
+from refdelta.core.conflicts.reads import EVERY_ROW, recorded_reads
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata, Metadata
 from refdelta.core.log.assigned import CommitClock, RowIds
@@ -118,4 +118,7 @@ class CommitBody:
         state = self.state
         if state.blind or state.snapshot_isolation:
             return {}
-        return recorded_reads(state.predicates, None if state.read.every_domain else state.read.domains)
+        predicates = state.predicates
+        if predicates and not self.prepared.records_predicates:
+            predicates = (EVERY_ROW,)
+        return recorded_reads(predicates, None if state.read.every_domain else state.read.domains)

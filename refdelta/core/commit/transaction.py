@@ -39,6 +39,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
             ``commit_info``.
         metadata_at: gives the metaData action for a version, if it records the version of a change of type; None if it
             is the same for all versions.
+        records_predicates: whether commitInfo records the predicates of its reads; otherwise it says that every row was
+            read, if any was.
         name_of: gives the name of the commit file of a version, for errors.
     """
 
@@ -55,6 +57,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     row_ids: RowIds | None = None
     group_metrics: Callable[[Sequence[Group]], Mapping[str, str] | None] = lambda _: None
     metadata_at: Callable[[Metadata, int], Metadata] | None = None
+    records_predicates: bool = True
     name_of: Callable[[int], str] = commit_key
 
 

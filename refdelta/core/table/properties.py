@@ -217,6 +217,8 @@ _ROWS: tuple[Property, ...] = (
     Property("refdelta.inlineDeletionVectors", _boolean, default=False),
     # So many versions have a log compaction file; none unless said.
     Property("refdelta.logCompactionInterval", _integer(2)),
+    # Whether commits record the predicates of statements, which contain values.
+    Property("refdelta.recordPredicates", _boolean, default=True),
 )
 PROPERTIES: Final[Mapping[str, Property]] = {row.name.lower(): row for row in _ROWS}
 

@@ -72,7 +72,8 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
     if keep is None or keep < properties.require_checkpoint_protection_before_version:
         return []
     infos = {info.key: info for info in listing}
-    keys = [key for _, key in sorted((name.version, key) for name, key in names if name.hi < keep)]
+    # A compacted file that begins before the checkpoint goes, too: no kept version is built from it.
+    keys = [key for _, key in sorted((name.version, key) for name, key in names if name.version < keep)]
     v2 = "v2Checkpoint" in features_of(snapshot.protocol)
     with placed(store, snapshot) as placement:
         if v2:

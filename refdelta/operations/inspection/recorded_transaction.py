@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.core.commit.budget import RowBudget
-from refdelta.core.conflicts.reads import PREDICATE_TEXT
+from refdelta.core.conflicts.reads import EVERY_ROW, PREDICATE_TEXT
 from refdelta.core.expressions.predicate import TRUE, Predicate
 from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
@@ -165,7 +165,14 @@ def _predicates(found: RecordedTransaction, before: Snapshot, own: Footprint) ->
     if texts is None:
         found.notes.append(f"version {own.version} does not record what it read: every row of the table counts as read")
         return None
-    if own.operation == "MERGE":
+    parameters = found.info.get("operationParameters")
+    stated_none = not isinstance(parameters, dict) or "predicate" not in parameters
+    if stated_none and EVERY_ROW.text in texts and own.operation in {"DELETE", "UPDATE", "MERGE"}:
+        found.notes.append(
+            f"version {own.version} does not record its predicate (refdelta.recordPredicates=false): every row of the "
+            "table counts as read"
+        )
+    elif own.operation == "MERGE":
         found.notes.append(
             f"version {own.version} is a MERGE, which records a wider predicate than its keys: the rows that it read "
             "may be fewer"

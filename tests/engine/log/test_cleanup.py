@@ -147,6 +147,17 @@ def test_other_files_are_left_alone(tmp_path):
     assert {"_delta_log/_sidecars/s.parquet", f"_delta_log/{0:020d}.tmp", "f0", "_delta_log/_last_checkpoint"} <= left
 
 
+def test_a_compacted_file_goes_if_it_begins_before_the_checkpoint(tmp_path):
+    store = table(tmp_path / "t", [90 * DAY, 80 * DAY, 70 * DAY, 50 * DAY, 0], checkpoints={2})
+    for hi in (2, 3):
+        store.put(compacted_key(1, hi), b"".join(store.get(commit_key(version)) for version in range(1, hi + 1)))
+    store.put(compacted_key(3, 4), store.get(commit_key(3)) + store.get(commit_key(4)))
+    deleted = clean(store)
+    assert {compacted_key(1, 2), compacted_key(1, 3)} <= set(deleted)
+    assert compacted_key(3, 4) not in deleted
+    assert versions(store) == [2, 3, 4]
+
+
 def test_a_failing_store_is_one_clear_error(tmp_path):
     store = table(tmp_path / "t", [90 * DAY, 80 * DAY, 0], checkpoints={1})
     with pytest.raises(StoreError, match="clean up the log"):
