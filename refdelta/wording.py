@@ -1,8 +1,13 @@
-"""Numbers in sentences for people: counts with their noun, sizes, versions."""
+"""Results and numbers for people: counts with their noun, sizes, a line at a prompt, a table in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+LINE = 100
+"""The number of characters of a line at a prompt, after which the rest is counted."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -25,3 +30,39 @@ def size(count: int | None) -> str:
 def listed(versions: Sequence[int]) -> str:
     """``5, 6``, or ``5 to 12`` where there are more than three."""
     return ", ".join(map(str, versions)) if len(versions) <= 3 else f"{versions[0]} to {versions[-1]}"
+
+
+def one_line(name: str, facts: Mapping[str, Any]) -> str:
+    """``Name(fact=value, ...)`` with as many facts as fit a line.
+
+    Args:
+        name: of the class.
+        facts: in the order of their importance.
+    """
+    parts, length = [], len(name) + 2
+    for number, (key, value) in enumerate(facts.items()):
+        part = f"{key}={value!r}"
+        length += len(part) + 2
+        if length > LINE - len(", ... 99 more"):
+            parts.append(f"... {len(facts) - number} more")
+            break
+        parts.append(part)
+    return f"{name}({', '.join(parts)})"
+
+
+def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), caption: str = "") -> str:
+    """An HTML table. All text is escaped.
+
+    Args:
+        rows: the cells of each row; None is an empty cell.
+        head: the names of the columns.
+        caption: stands above it.
+    """
+    above = f"<p>{html.escape(caption)}</p>" if caption else ""
+    names = f"<tr>{_cells('th', head)}</tr>" if head else ""
+    lines = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+    return f"{above}<table>{names}{lines}</table>"
+
+
+def _cells(tag: str, texts: Iterable[Any]) -> str:
+    return "".join(f"<{tag}>{html.escape('' if text is None else str(text))}</{tag}>" for text in texts)

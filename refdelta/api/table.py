@@ -289,7 +289,7 @@ class DeltaTable(Reading, Statements):
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
 
     def _repr_html_(self) -> str:
-        from refdelta.display import table
+        from refdelta.wording import table
 
         partitioned = {name.lower() for name in self._snapshot.partition_columns}
         columns = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from refdelta.display import one_line, table
+from refdelta.wording import one_line, table
 
 _NO_METRICS: Mapping[str, Any] = MappingProxyType({})
 

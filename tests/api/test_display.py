@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.display import LINE, one_line
+from refdelta.wording import LINE, one_line
 
 
 @pytest.fixture

@@ -256,7 +256,10 @@ class Lives:
         with SqlCatalog(self.url) as catalog:
             for name, latest, _ in self._rows().values():
                 if latest < 0:
-                    catalog.drop_table(name)
+                    try:
+                        catalog.drop_table(name)
+                    except errors.TableNotFoundError:
+                        catalog.drop_table(name, purge=True)  # it was a purge that did not come to its end
                 else:
                     assert verify(catalog.table(name)).sound
                     catalog.drop_table(name)

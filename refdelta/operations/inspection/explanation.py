@@ -14,7 +14,6 @@ from pyroaring import BitMap64
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.rules import RULES
 from refdelta.core.log.paths import same_path
-from refdelta.display import table
 from refdelta.engine.log.state import adds_table
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.engine.scan.positions import read_rows
@@ -22,6 +21,7 @@ from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import ConflictDetails, ConflictParty, DeltaError, printable
 from refdelta.operations.inspection.recorded_transaction import files_at
 from refdelta.transaction.parties import commit_info_of, party
+from refdelta.wording import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

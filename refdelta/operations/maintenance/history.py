@@ -13,11 +13,11 @@ from refdelta.core.log.paths import LOG, VERSIONED, commit_key, parse_log_name
 from refdelta.core.log.timestamps import rising
 from refdelta.core.rows.relocation import ROW_PLACES
 from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.display import table
 from refdelta.engine.log.listing import Listing, has_log, hinted_version, list_log
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
 from refdelta.transaction.parties import decode_info
+from refdelta.wording import table
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
