@@ -53,7 +53,7 @@ def wrong(schedules):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.whole
+@pytest.mark.sample(all=3)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_every_schedule_with_one_fault(world, statement):
     played = [*search(world, statement, most=1)]
