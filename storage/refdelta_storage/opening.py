@@ -14,8 +14,8 @@ from refdelta_storage.local import LocalStore
 from refdelta_storage.options import checked, truth
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-# A remote store's scheme with fewer slashes than two: `Path("s3://bucket")` is `s3:/bucket`. A path that was made absolute
-# has it as a folder.
+# A remote store's scheme with fewer slashes than two: `Path("s3://bucket")` is `s3:/bucket`. A path that was made
+# absolute has it as a folder.
 _ONE_SLASH = re.compile(
     r"(?i)(?:^|/)(s3[an]?|abfss?|az|azure|adl|wasbs?|gs|gcs|dbfs|hdfs|webhdfs|oss|cosn?|https?|memory):(?:/+|$)(.*)"
 )
@@ -88,7 +88,7 @@ def _refuse_fewer_slashes(text: str) -> None:
     scheme, rest = match.group(1).lower(), match.group(2)
     raise InvalidOptionError(
         f"not a path of this machine: {redact(text)!r}; a URI has two slashes after the scheme: "
-        f"{redact(f'{scheme}://{rest}')!r} as a string, since pathlib.Path removes one of them. A folder that is really "
+        f"{redact(f'{scheme}://{rest}')!r} as a string, since pathlib.Path removes one of them. A folder that is "
         f"called {match.group(1) + ':'!r} is opened by a file:/// URI"
     )
 
