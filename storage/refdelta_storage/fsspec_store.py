@@ -210,7 +210,7 @@ class FsspecStore(Store):
         base = f"{self._root}/{folder}" if folder else self._root
         with self._errors("list", prefix):
             try:
-                found = self._fs.find(base, detail=True)
+                found = self._find(base)
             except Exception as error:
                 if not _is_missing(error):
                     raise
@@ -225,6 +225,35 @@ class FsspecStore(Store):
                     shown = self._info(key, info)
                 yield shown
 
+    def _find(self, base: str) -> Mapping[str, Any]:
+        """All objects below a folder. fsspec's own walk takes a folder that cannot be listed for an empty one."""
+        from fsspec import AbstractFileSystem
+        from fsspec.asyn import AsyncFileSystem
+
+        cls = type(self._fs)
+        # Of a class of asyncio, `find` is made for each object of `_find`.
+        walks = (None, getattr(AsyncFileSystem, "_find"))  # noqa: B009 - the method that subclasses replace
+        if cls.find is not AbstractFileSystem.find or getattr(cls, "_find", None) not in walks:
+            return cast("Mapping[str, Any]", self._fs.find(base, detail=True))
+        found: dict[str, Any] = {}
+        folders, seen = [base], {base}
+        while folders:
+            folder = folders.pop()
+            try:
+                entries = self._fs.ls(folder, detail=True)
+            except Exception as error:
+                if not _is_missing(error):
+                    raise
+                continue  # it was removed in the meantime
+            for entry in entries:
+                name = entry["name"].rstrip("/")
+                if entry.get("type") != "directory":
+                    found[entry["name"]] = entry
+                elif name not in seen:
+                    seen.add(name)
+                    folders.append(name)
+        return found
+
     def _regular(self, path: str, info: Mapping[str, Any]) -> Mapping[str, Any]:
         if info.get("type", "file") != "file":
             raise FileNotFoundError(path)
@@ -232,7 +261,14 @@ class FsspecStore(Store):
 
     def _info(self, key: str, info: Mapping[str, Any]) -> ObjectInfo:
         moment = next((info[name] for name in _TIMES if info.get(name) is not None), None)
-        moment = self._fs.modified(self._path(key)) if moment is None else moment
+        if moment is None:
+            try:
+                moment = self._fs.modified(self._path(key))
+            except NotImplementedError:
+                raise StorageError(
+                    f"{self.uri} does not tell when its objects were written, as web servers do not in their listings: "
+                    "a table cannot be read there; open it by the protocol of its store, such as s3://, or copy it"
+                ) from None
         tag = next((str(info[name]).strip('"') for name in _TAGS if info.get(name) is not None), None)
         return ObjectInfo(key, int(info["size"] or 0), _milliseconds(moment), tag)
 

@@ -14,6 +14,12 @@ from refdelta_storage.local import LocalStore
 from refdelta_storage.options import checked, truth
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# A remote store's scheme with fewer slashes than two: `Path("s3://bucket")` is `s3:/bucket`. A path that was made
+# absolute has it as a folder.
+_ONE_SLASH = re.compile(
+    r"(?i)(?:^|/)(s3[an]?|abfss?|az|azure|adl|wasbs?|gs|gcs|dbfs|hdfs|webhdfs|oss|cosn?|https?|memory):(?:/+|$)(.*)"
+)
+_NO_SLASH = re.compile(_ONE_SLASH.pattern.replace("(?:^|/)", "^").replace("(?:/+|$)", "(?!/)"))
 _FILE = re.compile(r"(?i)file:(?://)?(?=/|[^/])")
 
 
@@ -60,8 +66,10 @@ def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
         return _local(_file_path(text), options, create=create)
     match = _SCHEME.match(text)
     if match is None:
+        _refuse_fewer_slashes(text)
         return _local(os.path.expanduser(text), options, create=create)  # noqa: PTH111 - a path stays as it was written
     scheme = match.group(1).lower()
+    text = scheme + text[match.end(1) :]  # fsspec's file systems know theirs in lower case only
     if scheme == "memory":
         checked(options, "the store in memory", {})
         from refdelta_storage.memory import MemoryStore
@@ -71,6 +79,18 @@ def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
     from refdelta_storage.protocols import PROTOCOLS, other
 
     return (PROTOCOLS.get(scheme) or other(scheme)).open(text, options)
+
+
+def _refuse_fewer_slashes(text: str) -> None:
+    match = _ONE_SLASH.search(text) or _NO_SLASH.match(text)
+    if match is None:
+        return
+    scheme, rest = match.group(1).lower(), match.group(2)
+    raise InvalidOptionError(
+        f"not a path of this machine: {redact(text)!r}; a URI has two slashes after the scheme: "
+        f"{redact(f'{scheme}://{rest}')!r} as a string, since pathlib.Path removes one of them. A folder that is "
+        f"called {match.group(1) + ':'!r} is opened by a file:/// URI"
+    )
 
 
 def _local(path: str, options: dict[str, Any], *, create: bool) -> LocalStore:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import time
 
 import deltalake
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -763,3 +765,18 @@ def test_background_work_of_this_process_is_done_before(tmp_path, maintenance_in
     background.run(table.table_uri, background.MAINTENANCE, checkpoint)
     assert table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True) == ["late.parquet"]
     assert done
+
+
+@pytest.mark.parametrize(
+    ("formats", "stays"), [("iceberg", True), (" hudi, Iceberg", True), ("hudi", False), (None, False)]
+)
+def test_the_metadata_of_iceberg_stays_in_tables_that_iceberg_reads(tmp_path, formats, stays):
+    write_deltalake(tmp_path / "t", pa.table({"a": [1]}))
+    snapshot = DeltaTable(tmp_path / "t")._snapshot
+    configuration = {} if formats is None else {"delta.universalFormat.enabledFormats": formats}
+    metadata = msgspec.structs.replace(snapshot.metadata, configuration=configuration)
+    keys = pa.chunked_array(
+        [["metadata/v1.metadata.json", "p=1/metadata/x", "metadata-1/x", ".hoodie/x", "a/metadata"]]
+    )
+    hidden = module._is_hidden(keys, dataclasses.replace(snapshot, metadata=metadata)).to_pylist()
+    assert hidden == [stays, stays, False, True, False]

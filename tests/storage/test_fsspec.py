@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import fsspec
 import pytest
+from fsspec import AbstractFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
@@ -328,3 +329,49 @@ class TestProbe:
         store = place("readingonly://bucket/table")
         with pytest.raises(StorageError, match=r"cannot try whether .*: this file system is for reading"):
             store.put("a", b"1")
+
+
+class TestListingsThatFail:
+    """fsspec's walk takes a folder that cannot be listed for an empty one."""
+
+    class Failing(MemoryFileSystem):
+        cachable = False
+        find = AbstractFileSystem.find
+        at = ""
+        error: ClassVar[Exception] = PermissionError(13, "denied")
+
+        def ls(self, path, detail=True, **kwargs):
+            if path.rstrip("/").endswith(self.at):
+                raise self.error
+            return super().ls(path, detail=detail, **kwargs)
+
+    @pytest.mark.parametrize("at", ["failing", "failing/p=1"])
+    def test_is_an_error(self, at):
+        fs = self.Failing()
+        fs.at, fs.error = at, PermissionError(13, "denied")
+        fs.pipe_file("/failing/p=1/file", b"x")
+        with pytest.raises(StorageError, match="denied"):
+            list(FsspecStore(fs, "/failing", "x://failing", SAFE).list())
+
+    @pytest.mark.parametrize("at", ["failing", "failing/p=1"])
+    def test_a_folder_that_went_is_empty(self, at):
+        fs = self.Failing()
+        fs.at, fs.error = at, FileNotFoundError(2, "gone")
+        fs.pipe_file("/failing/p=1/file", b"x")
+        assert not list(FsspecStore(fs, "/failing", "x://failing", SAFE).list())
+
+    def test_without_times_says_what_to_do(self):
+        class Timeless(MemoryFileSystem):
+            cachable = False
+            find = AbstractFileSystem.find
+
+            def ls(self, path, detail=True, **kwargs):
+                return [{k: v for k, v in one.items() if k != "created"} for one in super().ls(path, True, **kwargs)]
+
+            def modified(self, path):
+                raise NotImplementedError
+
+        fs = Timeless()
+        fs.pipe_file("/timeless/file", b"x")
+        with pytest.raises(StorageError, match="does not tell when its objects were written"):
+            list(FsspecStore(fs, "/timeless", "x://timeless", SAFE).list())

@@ -23,12 +23,15 @@ from refdelta.engine.parquet.column_stats import StatsCollector, StatsLeaf
 from refdelta.engine.parquet.dictionaries import dictionary_columns, with_dictionaries
 from refdelta.engine.parquet.file_options import file_options
 from refdelta.engine.parquet.layout import CODECS
+from refdelta.engine.scan.executor import refuses_tasks
 from refdelta.errors import DataFileError, InternalError, StoreError
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
 
 # The most Arrow bytes that are queued or in work: three row groups of up to 128 MiB, which keep two threads busy.
 IN_FLIGHT_BYTES = 384 * 1024 * 1024
+# The most files of one write that are open, those that are being closed included: a file descriptor each.
+OPEN_FILES = 32
 # A single file of fewer Arrow bytes is encoded on the caller's thread.
 _INLINE_BYTES = 1024 * 1024
 
@@ -78,6 +81,7 @@ class Encoder:
         codec: one of ``layout.CODECS``.
         workers: the number of threads that encode.
         pages: the version of data pages, ``1.0`` or ``2.0``.
+        most_open: the number of files that may be open, those that are being closed included.
 
     :meth:`write` and :meth:`finish` raise the errors of the threads: ``StoreError`` if the store refused or failed,
     ``DataFileError`` if rows cannot be encoded. After any error the caller has to call :meth:`abort`.
@@ -91,6 +95,7 @@ class Encoder:
         codec: str,
         workers: int,
         pages: Literal["1.0", "2.0"] = "1.0",
+        most_open: int = OPEN_FILES,
     ):
         self._pages = pages
         self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
@@ -100,12 +105,20 @@ class Encoder:
         self._changed = threading.Condition()
         self._in_flight = 0
         self._tasks = 0
+        self.most_open, self._open = most_open, 0
         self._error: BaseException | None = None
         self._raw = self._encoded = 0
         self.files: list[DataFile] = []
 
     def open(self, key: str) -> DataFile:
-        """Begin a file. It is created when its first row group is encoded."""
+        """Begin a file; waits for others that are being closed while too many are open.
+
+        It is created when its first row group is encoded.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or self._open < self.most_open)
+            self._open += 1
+        self._raise()
         file = DataFile(key, StatsCollector(self._leaves))
         self.files.append(file)
         return file
@@ -175,13 +188,22 @@ class Encoder:
         inline = self._pool is None and len(self.files) == 1 and self.files[0].given < _INLINE_BYTES
         if self._pool is None and not inline:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="refdelta-write")
-            self._pool.submit(int)  # fails at once if the system can start no thread
+            try:
+                self._pool.submit(int)  # fails at once if the system can start no thread
+            except RuntimeError as error:
+                if not refuses_tasks(error):
+                    raise
         with self._changed:
             self._tasks += 1
         if self._pool is None:
             self._run(task)
-        else:
+            return
+        try:
             self._pool.submit(self._run, task)
+        except RuntimeError as error:
+            if not refuses_tasks(error):
+                raise
+            self._run(task)
 
     def _shut_down(self) -> None:
         if self._pool is not None:
@@ -276,6 +298,9 @@ class Encoder:
         file.writer = file.sink = file.output = None
         file.modified_ms = time.time_ns() // 1_000_000
         file.size = size
+        with self._changed:
+            self._open -= 1
+            self._changed.notify_all()
 
     def _raise(self) -> None:
         if self._error is not None:

@@ -2,7 +2,7 @@
 
 Memory is bounded. Rows are buffered by partition until they fill a row group; if all buffers together are too large,
 the largest are written first, so that row groups are large where most rows are. At most :data:`OPEN_FILES` files are
-open; the least recently written one is completed when another is needed.
+open, those that are being completed included; the least recently written one is completed when another is needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from refdelta.core.table.types import StructType
 from refdelta.engine.arrow.arrays import array_of
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.dictionaries import joined, text_size
-from refdelta.engine.parquet.encode import DataFile, Encoder
+from refdelta.engine.parquet.encode import OPEN_FILES, DataFile, Encoder
 from refdelta.engine.parquet.file_options import file_options
 from refdelta.engine.parquet.layout import FileLayout, PartitionKey, codec_of, file_name, pages_of
 from refdelta.engine.scan.executor import cores
@@ -45,7 +45,6 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 _LEAST_ROW_GROUP_BYTES = 32 * 1024
 # The most bytes of buffered rows, over all partitions.
 BUFFER_BYTES = 256 * 1024 * 1024
-OPEN_FILES = 64
 # Batches that are smaller by both are merged before they are split.
 _SMALL_ROWS, _SMALL_BYTES = 64 * 1024, 8 * 1024 * 1024
 
@@ -114,7 +113,7 @@ def write_files(
     layout = FileLayout.of(schema, partition_columns, materialized=properties.writes_partition_columns)
     codec = codec_of(file_options().codec or properties.compression_codec)
     leaves = stats_leaves(without_hidden(schema), partition_columns, properties, clustering)
-    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), pages_of(properties))
+    encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), pages_of(properties), OPEN_FILES)
     router = _Router(layout, encoder, codec, target, unique or _names.get()())
     try:
         for batch in _even(data, router.row_group_bytes):
@@ -199,8 +198,8 @@ def write_changes(
     leaves = stats_leaves(own, partition_columns, properties, table.clustering_columns)
     workers = max(1, min(8, cores()) // 2)
     encoders = [
-        Encoder(store, layout.schema, leaves, codec, workers, pages_of(properties)),
-        Encoder(store, recorded.schema, [], codec, workers, pages_of(properties)),
+        Encoder(store, layout.schema, leaves, codec, workers, pages_of(properties), OPEN_FILES // 2),
+        Encoder(store, recorded.schema, [], codec, workers, pages_of(properties), OPEN_FILES // 2),
     ]
     unique = unique or _names.get()()
     rows = _Router(layout, encoders[0], codec, target, unique)
@@ -295,6 +294,8 @@ class _Router:
     ):
         self._changes = changes
         self._layout, self._encoder, self._codec, self._target = layout, encoder, codec, target
+        # A quarter of the files may be in the course of completion, so that others need not wait for them.
+        self._most_open = max(1, encoder.most_open * 3 // 4)
         self.row_group_bytes = max(_LEAST_ROW_GROUP_BYTES, min(ROW_GROUP_BYTES, target))
         self._partitions: dict[PartitionKey, _Partition] = {}
         # Partitions with an open file, least recently written first.
@@ -349,7 +350,7 @@ class _Router:
             self._close(partition)
             file = None
         if file is None:
-            if len(self._open) >= OPEN_FILES:
+            if len(self._open) >= self._most_open:
                 self._close(next(iter(self._open.values())))
             name = file_name(len(self._files), self._unique, self._codec, changes=self._changes)
             folder = FOLDER + partition.folder if self._changes else partition.folder

@@ -27,6 +27,7 @@ from refdelta.core.log.paths import commit_key, data_key
 from refdelta.core.log.vacuums import FULL, LONGEST_MS, STARTS, VACUUM_END, VACUUM_START
 from refdelta.core.pruning.partition_folders import partition_prefix
 from refdelta.core.table.features import check_writable
+from refdelta.core.table.properties import get
 from refdelta.core.table.types import physical_name
 from refdelta.engine.log.listing import file_time
 from refdelta.engine.log.managed_log import check_maintenance
@@ -291,6 +292,8 @@ _ROWS = 65_536
 
 # Names that begin like this belong to other programs, as in Spark: at any depth, with all that is below.
 _HIDDEN = r"(^|/)[._]"
+# So does this folder if the table is read by Iceberg, too (UniForm); Hudi's is called `.hoodie`.
+_ICEBERG = r"(^|/)metadata/"
 # Exceptions: Delta's own folders.
 _OWN_FOLDERS = ("_change_data/", "_delta_index/")
 # Names that only engines give: such files are leftovers if no version needs them, even if the log does not name them.
@@ -387,7 +390,9 @@ def _is_hidden(keys: pa.ChunkedArray, snapshot: Snapshot) -> pa.ChunkedArray:
     partitions = [f"{_folder_name(name)}=" for name in _column_names(snapshot)]
     shown = [re.escape(name[1:]) for name in (*_OWN_FOLDERS, *partitions) if name[0] in "_."]
     bare = pc.replace_substring_regex(keys, rf"(^|/)[._]({'|'.join(shown)})", r"\1-\2")
-    return pc.match_substring_regex(bare, _HIDDEN)
+    formats = get(snapshot.metadata.configuration or {}, "delta.universalFormat.enabledFormats").lower().split(",")
+    iceberg = "iceberg" in map(str.strip, formats)
+    return pc.match_substring_regex(bare, f"{_HIDDEN}|{_ICEBERG}" if iceberg else _HIDDEN)
 
 
 def _is_of_another_table(keys: pa.ChunkedArray) -> pa.ChunkedArray:
