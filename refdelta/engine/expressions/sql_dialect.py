@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import sqlglot
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
@@ -37,6 +38,10 @@ _MAX_LENGTH = 1_000_000
 _MOST_TYPES = 8
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
+_HEX = "[0-9a-fA-F]"
+_ESCAPE = rf"\\(u{_HEX}{{4}}|U(?:000{_HEX}|0010){_HEX}{{4}}|[01][0-7]{{2}}|.)"
+_ESCAPES = {quote: re.compile(f"{quote}{quote}|{_ESCAPE}", re.DOTALL) for quote in "'\""}
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 
 
 class Dialect(Spark):
@@ -55,6 +60,42 @@ class Dialect(Spark):
         FUNCTION_PARSERS = {  # noqa: RUF012 - those with a grammar of their own
             name: Spark.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING")
         }
+
+    def tokenize(self, sql: str, *options: Any) -> list[Token]:
+        """The tokens of a text. sqlglot before 30.30 leaves most of Spark's escapes in a string as they are, so that
+        they are decoded here from the text, by one rule for all versions.
+        """
+        tokens = super().tokenize(sql, *options)
+        # sqlglot 28 parses the text before a semicolon, and drops the rest.
+        if any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1]):
+            raise ParseError("several statements are not supported here")
+        for place, token in enumerate(tokens):
+            if token.token_type == TokenType.STRING:
+                text = unescaped(sql[token.start : token.end + 1])
+                if text is not None:
+                    tokens[place] = Token(
+                        token.token_type, text, token.line, token.col, token.start, token.end, token.comments
+                    )
+        return tokens
+
+
+def unescaped(quoted: str) -> str | None:
+    """The value of a string in quotes, with Spark's escapes; None without a backslash. Two surrogates are one
+    character, a single one is a question mark.
+    """
+    if "\\" not in quoted or (escapes := _ESCAPES.get(quoted[0])) is None:
+        return None
+
+    def character(found: re.Match[str]) -> str:
+        code = found[1]
+        if code is None:
+            return quoted[0]
+        if code[0] in "uU" and len(code) > 1:
+            return chr(int(code[1:], 16))
+        return chr(int(code, 8)) if len(code) == 3 else _ESCAPED.get(code, code)
+
+    text = escapes.sub(character, quoted[1:-1]).encode("utf-16-le", "surrogatepass")
+    return text.decode("utf-16-le", "surrogatepass").encode("utf-8", "replace").decode()
 
 
 COMPARISONS: dict[type[exp.Expr], str] = {
