@@ -62,21 +62,29 @@ class Dialect(Spark):
         }
 
     def tokenize(self, sql: str, *options: Any) -> list[Token]:
-        """The tokens of a text. sqlglot before 30.30 leaves most of Spark's escapes in a string as they are, so that
+        """The tokens of SQL. sqlglot before 30.30 does not decode most of Spark's escapes in a string, so that
         they are decoded here from the text, by one rule for all versions.
         """
         tokens = super().tokenize(sql, *options)
         # sqlglot 28 parses the text before a semicolon, and drops the rest.
         if any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1]):
             raise ParseError("several statements are not supported here")
-        for place, token in enumerate(tokens):
+        found: list[Token] = []
+        for token in tokens:
             if token.token_type == TokenType.STRING:
                 text = unescaped(sql[token.start : token.end + 1])
-                if text is not None:
-                    tokens[place] = Token(
-                        token.token_type, text, token.line, token.col, token.start, token.end, token.comments
-                    )
-        return tokens
+                found.append(token if text is None else _like(token, TokenType.STRING, text))
+            elif token.token_type == TokenType.VAR and found and sql[found[-1].start : token.end + 1].upper() == "0BD":
+                # sqlglot before 30.30 takes 0B for the prefix of bits, and reads 1BD as 1::DECIMAL.
+                found += [_like(token, TokenType.DCOLON, "::"), _like(token, TokenType.DECIMAL, "DECIMAL")]
+            else:
+                found.append(token)
+        return found
+
+
+def _like(token: Token, kind: TokenType, text: str) -> Token:
+    """A token at the place of another."""
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def unescaped(quoted: str) -> str | None:

@@ -314,3 +314,8 @@ def test_a_second_statement_is_never_left_out(sql):
 
 def test_a_semicolon_may_end_a_predicate():
     assert to_sql(parse_predicate("b = ';' ; ", TABLE)) == "b = ';'"
+
+
+@pytest.mark.parametrize("zero", ["0BD", "0bd", "00BD"])
+def test_a_decimal_zero_is_read_with_every_version_of_sqlglot(zero):
+    assert to_sql(parse_predicate(f"dec = {zero}", TABLE)) == to_sql(parse_predicate("dec = CAST(0 AS DECIMAL)", TABLE))
