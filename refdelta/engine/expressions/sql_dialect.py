@@ -71,6 +71,9 @@ class Dialect(Spark):
             raise ParseError("several statements are not supported here")
         found: list[Token] = []
         for token in tokens:
+            if token.token_type == TokenType.DOT and found and found[-1].token_type == TokenType.IN:
+                # Before 30.30 a column named in needs backticks.
+                found[-1] = _like(found[-1], TokenType.VAR, found[-1].text)
             if token.token_type == TokenType.STRING:
                 text = unescaped(sql[token.start : token.end + 1])
                 found.append(token if text is None else _like(token, TokenType.STRING, text))
