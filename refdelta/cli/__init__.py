@@ -37,11 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import click
 
     from refdelta.cli.app import app
+    from refdelta.cli.group import worded
 
     if instruction := os.environ.get(_COMPLETE):
         from click.shell_completion import shell_complete
 
         return shell_complete(app, {}, "refdelta", _COMPLETE, instruction)
+    context = click.Context(app)  # until the arguments are read
     try:
         # Not app.main(): it would end the process where it sees a broken pipe.
         with app.make_context("refdelta", list(sys.argv[1:] if arguments is None else arguments)) as context:
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 0
     except (DeltaError, StorageError) as error:
-        return _fail(str(error) or type(error).__name__)
+        return _fail(worded(context, str(error) or type(error).__name__))
     except OSError as error:  # our own files and streams, such as a full disk under `> file`
         if error.filename is None:
             _drop_output()

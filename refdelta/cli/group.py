@@ -13,13 +13,13 @@ from refdelta import CommitProperties, DeltaTable, __version__
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.table.properties import parse_size
 from refdelta.engine.log.location import open_location, with_others
-from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from refdelta.catalog import Catalog
     from refdelta_storage import Store
 
-_OUTSIDE, _CATALOG = "refdelta.outside", "refdelta.catalog"
+_OUTSIDE, _CATALOG, _COMMAND = "refdelta.outside", "refdelta.catalog", "refdelta.command"
 CATALOG_VARIABLE = "REFDELTA_CATALOG"
 """The environment variable that names the catalog."""
 
@@ -41,13 +41,12 @@ class ShownCommand(click.Command):
         super().__init__(**settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; its errors name its options, where the same error in Python names arguments."""
-        try:
-            return super().invoke(ctx)
-        except DeltaError as error:
-            raise click.ClickException(self._in_own_words(str(error) or type(error).__name__)) from error
+        """Run the command, and note it for :func:`worded`."""
+        ctx.meta[_COMMAND] = self
+        return super().invoke(ctx)
 
-    def _in_own_words(self, message: str) -> str:
+    def in_own_words(self, message: str) -> str:
+        """An error's message with the options of the command in the place of arguments of Python."""
         for option in self.params:
             if not isinstance(option, click.Option) or option.name is None:
                 continue
@@ -66,6 +65,12 @@ class ShownCommand(click.Command):
                 for example in self.examples:
                     formatter.write(f"{'':>{formatter.current_indent}}refdelta {example}\n")
         super().format_epilog(ctx, formatter)
+
+
+def worded(context: click.Context, message: str) -> str:
+    """An error's message in the words of the command that was called."""
+    command = context.meta.get(_COMMAND)
+    return command.in_own_words(message) if isinstance(command, ShownCommand) else message
 
 
 class ShownGroup(click.Group):

@@ -16,7 +16,9 @@ def listed(place):
     root = place / "_symlink_format_manifest"
     return {
         str(path.parent.relative_to(root)): sorted(
-            row for line in path.read_text().splitlines() for row in pq.read_table(line)["id"].to_pylist()
+            row
+            for line in path.read_text().splitlines()
+            for row in pq.read_table(line, partitioning=None)["id"].to_pylist()
         )
         for path in root.rglob("manifest")
     }

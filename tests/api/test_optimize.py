@@ -64,7 +64,7 @@ def hide(path, positions):
 def physical(path, place):
     """The live rows of an input as the compaction read it, straight from its Parquet file."""
     store = DeltaTable(path).store
-    column = pq.read_table(path / data_key(place["path"], store.uri), columns=["n"])["n"].to_pylist()
+    column = pq.read_table(path / data_key(place["path"], store.uri), columns=["n"], partitioning=None)["n"].to_pylist()
     hidden = BitMap64()
     if "deletionVector" in place:
         vector = {"storageType": None, "offset": None, **place["deletionVector"]}
@@ -90,7 +90,7 @@ def check_places(path, version):
     seen = collections.Counter()
     for output, places in recorded.items():
         key = data_key(output, DeltaTable(path).store.uri)
-        held = pq.read_table(path / key, columns=["n"])["n"].to_pylist()
+        held = pq.read_table(path / key, columns=["n"], partitioning=None)["n"].to_pylist()
         expected = []
         for place in places:
             rows = physical(path, place)[place["start"] : place["start"] + place["rows"]]

@@ -155,7 +155,7 @@ def settled(
     """
     after = upgraded(protocol, metadata, requested)
     check_writable(after, metadata)
-    if "catalogManaged" in features_of(after) and not kept(after, metadata):
+    if "catalogManaged" in features_of(protocol) and not kept(after, metadata):
         raise InvalidArgumentError(
             "the table's commits go through a catalog, and have in-commit timestamps: delta.enableInCommitTimestamps "
             "must stay true"

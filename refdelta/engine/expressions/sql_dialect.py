@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
@@ -36,6 +37,10 @@ _MAX_LENGTH = 1_000_000
 _MOST_TYPES = 8
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
+_HEX = "[0-9a-fA-F]"
+_ESCAPE = rf"\\(u{_HEX}{{4}}|U(?:000{_HEX}|0010){_HEX}{{4}}|[01][0-7]{{2}}|.)"
+_ESCAPES = {quote: re.compile(f"{quote}{quote}|{_ESCAPE}", re.DOTALL) for quote in "'\""}
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 
 
 class Dialect(Spark):
@@ -55,6 +60,49 @@ class Dialect(Spark):
         FUNCTION_PARSERS = {  # noqa: RUF012 - those with a grammar of their own
             name: Spark.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING")
         }
+
+    def tokenize(self, sql: str, *options: Any) -> list[Token]:
+        """The tokens of SQL. sqlglot before 30.30 does not decode most of Spark's escapes in a string, so that
+        they are decoded here from the text, by one rule for all versions.
+        """
+        found: list[Token] = []
+        for token in super().tokenize(sql, *options):
+            if token.token_type == TokenType.DOT and found and found[-1].token_type == TokenType.IN:
+                # Before 30.30 a column named in needs backticks.
+                found[-1] = _like(found[-1], TokenType.VAR, found[-1].text)
+            if token.token_type == TokenType.STRING:
+                text = unescaped(sql[token.start : token.end + 1])
+                found.append(token if text is None else _like(token, TokenType.STRING, text))
+            elif token.token_type == TokenType.VAR and found and sql[found[-1].start : token.end + 1].upper() == "0BD":
+                # sqlglot before 30.30 takes 0B for the prefix of bits, and reads 1BD as 1::DECIMAL.
+                found += [_like(token, TokenType.DCOLON, "::"), _like(token, TokenType.DECIMAL, "DECIMAL")]
+            else:
+                found.append(token)
+        return found
+
+
+def _like(token: Token, kind: TokenType, text: str) -> Token:
+    """A token at the place of another."""
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def unescaped(quoted: str) -> str | None:
+    """The value of a string in quotes, with Spark's escapes; None without a backslash. Two surrogates are one
+    character, a single one is a question mark.
+    """
+    if "\\" not in quoted or (escapes := _ESCAPES.get(quoted[0])) is None:
+        return None
+
+    def character(found: re.Match[str]) -> str:
+        code = found[1]
+        if code is None:
+            return quoted[0]
+        if code[0] in "uU" and len(code) > 1:
+            return chr(int(code[1:], 16))
+        return chr(int(code, 8)) if len(code) == 3 else _ESCAPED.get(code, code)
+
+    text = escapes.sub(character, quoted[1:-1]).encode("utf-16-le", "surrogatepass")
+    return text.decode("utf-16-le", "surrogatepass").encode("utf-8", "replace").decode()
 
 
 COMPARISONS: dict[type[exp.Expr], str] = {
@@ -362,6 +410,9 @@ class SqlText:
             return self._condition(tokens)  # they were keywords after all
 
     def _condition(self, tokens: list[Token]) -> exp.Expr:
+        # sqlglot 28 parses the text before a semicolon, and drops the rest.
+        if any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1]):
+            raise ParseError("several statements are not supported here")
         found = Dialect().parser().parse_into(exp.Condition, tokens, self.sql)
         if len(found) > 1:
             raise ParseError("more than one expression is not supported")

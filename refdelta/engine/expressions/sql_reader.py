@@ -410,7 +410,7 @@ class SqlReader:
         return Convert(value, target, lenient)
 
     def _type(self, node: exp.DataType, where: exp.Expr) -> DataType:
-        name = node.this.value if isinstance(node.this, exp.DType) else str(node.this)
+        name = node.this.value if isinstance(node.this, exp.DataType.Type) else str(node.this)
         if name == "DECIMAL":
             texts = [part.this.name for part in node.expressions]
             numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]

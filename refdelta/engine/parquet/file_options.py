@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,7 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyarrow.types as pt
+
+from refdelta.errors import InvalidArgumentError
+
+_KNOWN = frozenset(inspect.signature(pq.write_table).parameters)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class FileOptions:
         }
         arguments = {name: value for name, value in found.items() if value is not None}
         if not self.columns and self.default == ColumnOptions():
-            return arguments
+            return _known(arguments)
         leaves = {path: (top, kind) for top in schema for path, kind in _leaves(top.name, top.type)}
 
         def chosen(path: str, name: str) -> Any:
@@ -95,7 +101,16 @@ class FileOptions:
         }
         if blooms:
             arguments["bloom_filter_options"] = blooms
-        return arguments
+        return _known(arguments)
+
+
+def _known(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, if the installed pyarrow has them: 21 has no max_rows_per_page and no bloom_filter_options."""
+    if missing := arguments.keys() - _KNOWN:
+        raise InvalidArgumentError(
+            f"pyarrow {pa.__version__} cannot write with {', '.join(sorted(missing))}: upgrade it"
+        )
+    return arguments
 
 
 @contextmanager

@@ -52,8 +52,8 @@ CODECS = {
     "gzip": ("GZIP", ".gz"),
     "zstd": ("ZSTD", ".zstd"),
     "brotli": ("BROTLI", ".br"),
-    "lz4": ("LZ4_RAW", ".lz4raw"),
-    "lz4_raw": ("LZ4_RAW", ".lz4raw"),
+    "lz4": ("LZ4", ".lz4raw"),  # which pyarrow writes as LZ4_RAW; it knows that name from 26 on
+    "lz4_raw": ("LZ4", ".lz4raw"),
 }
 
 

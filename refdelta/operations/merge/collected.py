@@ -46,7 +46,8 @@ class Collected:
     @classmethod
     def of(cls, plan: MergePlan, reader: pa.RecordBatchReader) -> Collected:
         """The strategy with all rows of a stream, which is read to its end."""
-        fitter = plan_fit(reader.schema, plan.source)
+        # In pyarrow 21 a schema with metadata, such as that of pandas, has no hash.
+        fitter = plan_fit(reader.schema.remove_metadata(), plan.source)
         batches, count = [], 0
         for batch in reader:
             batches.append(fitter.apply(batch, count))

@@ -31,6 +31,7 @@ from refdelta.core.table.types import (
     StructType,
 )
 from refdelta.engine.expressions.sql import from_filters, parse_predicate
+from refdelta.engine.expressions.sql_dialect import Dialect, unescaped
 from refdelta.errors import ColumnNotFoundError, PredicateError
 from tiers import examples
 
@@ -273,3 +274,48 @@ def test_the_list_form(filters, meaning):
 def test_lists_that_make_no_sense_are_refused(filters):
     with pytest.raises(PredicateError):
         from_filters(filters, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("quoted", "value"),
+    [
+        (r"'\u00e4'", "ä"),
+        (r"'\\u00e4'", r"\u00e4"),
+        (r"'\u12'", "u12"),
+        (r"'\U0001F600'", "\U0001f600"),
+        (r"'\U00110000'", "U00110000"),
+        (r"'\uD83D\uDE00'", "\U0001f600"),
+        (r"'\uD83D'", "?"),
+        (r"'\101\001\08\201'", "A\x01\x008201"),
+        (r"'\n\t\r\b\Z\a\x'", "\n\t\r\b\x1aax"),
+        (r"'\%\_'", r"\%\_"),
+        (r"'\'\"'''", "'\"'"),
+        ('"a""b\'\'\\t"', "a\"b''\t"),
+        ("'a\\\nb'", "a\nb"),
+        ("'äa\\\\''b'", "äa\\'b"),
+    ],
+)
+def test_strings_have_sparks_escapes_with_every_version_of_sqlglot(quoted, value):
+    assert unescaped(quoted) == value
+    for place in ("", "ö + ", "`a'b` + "):
+        token = Dialect().tokenize(place + quoted)[-1]
+        assert token.text == value
+
+
+def test_strings_without_a_backslash_are_sqlglots():
+    assert unescaped("'it''s'") is None
+
+
+@pytest.mark.parametrize("sql", ["a = 1; b = 2", "a = 1;;", "; a = 1"])
+def test_a_second_statement_is_never_left_out(sql):
+    with pytest.raises(PredicateError, match="several statements are not supported"):
+        parse_predicate(sql, TABLE)
+
+
+def test_a_semicolon_may_end_a_predicate():
+    assert to_sql(parse_predicate("b = ';' ; ", TABLE)) == "b = ';'"
+
+
+@pytest.mark.parametrize("zero", ["0BD", "0bd", "00BD"])
+def test_a_decimal_zero_is_read_with_every_version_of_sqlglot(zero):
+    assert to_sql(parse_predicate(f"dec = {zero}", TABLE)) == to_sql(parse_predicate("dec = CAST(0 AS DECIMAL)", TABLE))

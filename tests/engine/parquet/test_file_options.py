@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from refdelta import DeltaTable, write_deltalake
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine.parquet import file_options
 from refdelta.engine.parquet.file_options import ColumnOptions, FileOptions, files_written_with
+
+# pyarrow 21, the lowest version, has no such arguments.
+needs_blooms = pytest.mark.skipif(
+    "bloom_filter_options" not in file_options._KNOWN and int(pa.__version__.split(".")[0]) < 26,
+    reason="a pyarrow without Bloom filters",
+)
 
 ROWS = pa.table(
     {
@@ -27,6 +35,7 @@ def columns(table):
     return groups, {groups[0].column(n).path_in_schema: groups[0].column(n) for n in range(metadata.num_columns)}
 
 
+@needs_blooms
 def test_a_file_is_written_with_the_options_and_has_the_same_rows(tmp_path):
     options = FileOptions(
         codec="zstd",
@@ -70,6 +79,7 @@ def test_threads_of_a_compaction_have_the_options_of_their_caller(tmp_path):
     assert {pq.read_metadata(path).row_group(0).column(0).compression for path in paths} == {"GZIP"}
 
 
+@needs_blooms
 def test_a_boolean_has_no_bloom_filter_and_options_end_with_their_context(tmp_path):
     with files_written_with(FileOptions(default=ColumnOptions(bloom=True))):
         write_deltalake(tmp_path / "one", ROWS.select(["flag", "id"]))
@@ -79,3 +89,17 @@ def test_a_boolean_has_no_bloom_filter_and_options_end_with_their_context(tmp_pa
     _, found = columns(DeltaTable(tmp_path / "two"))
     assert found["id"].bloom_filter_offset is None
     assert found["id"].compression == "SNAPPY"
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        (FileOptions(page_rows=50), "max_rows_per_page"),
+        (FileOptions(default=ColumnOptions(bloom=True)), "bloom_filter_options"),
+    ],
+)
+def test_an_option_that_the_installed_pyarrow_lacks_is_refused_by_name(tmp_path, monkeypatch, options, argument):
+    monkeypatch.setattr(file_options, "_KNOWN", file_options._KNOWN - {argument})
+    with files_written_with(options), pytest.raises(errors.InvalidArgumentError, match=f"{argument}: upgrade it"):
+        write_deltalake(tmp_path, ROWS)
+    assert not list(tmp_path.rglob("*.parquet"))

@@ -87,7 +87,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# pyarrow 21, the lowest version, cannot write four of these, nor read lists of a fixed size that are null.
+LATER = ("fixed list", "list view", "large list view", "small decimal", "middle decimal")
+HELD = [name for name in CASES if name not in LATER or int(pa.__version__.split(".")[0]) >= 26]
+
+
+@pytest.mark.parametrize("name", HELD)
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_column_of_another_writer(name, nested):
     array, kind, value = CASES[name]
