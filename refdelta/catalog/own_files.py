@@ -45,14 +45,23 @@ def delete_own_files(store: Store, folder: Store, table_id: str) -> None:
 
     Raises:
         StorageError: the store failed, or the log cannot be read; what was deleted stays deleted. It can be called
-            again.
+            again. Another program that deletes the same files at the same time is no error.
     """
     listed = [info.key for info in folder.list()]
     roots = tuple({f"{found.group(1)}/" for key in listed if (found := _OTHER_TABLE.match(key)) is not None})
     own = [key for key in listed if not key.startswith(roots)]
     log = sorted((key for key in own if key.startswith(f"{LOG}/")), reverse=True)
     commits = [key for key in log if (name := parse_log_name(key)) is not None and name.kind == "commit"]
-    named, configuration = _read(store, folder, commits[::-1])
+    anchor = commits[-1] if commits else commit_key(0)
+    content = _content(folder, anchor) if commits else None
+    if commits and content is None:
+        return  # another program has deleted all of it meanwhile
+    try:
+        named, configuration = _read(store, folder, commits[::-1])
+    except StorageError:
+        if commits and _content(folder, anchor) != content:
+            return
+        raise
     if any(configuration.get(name, table_id) != table_id for name in _IDS):
         return
     data = [key for key in own if not key.startswith(f"{LOG}/") and (key in named or _GIVEN.search(key))]
@@ -60,16 +69,17 @@ def delete_own_files(store: Store, folder: Store, table_id: str) -> None:
     if not commits:  # the end of a deletion that did not come to its end, or of a creation
         folder.delete([*data, *log])
         return
-    anchor = commits[-1]
-    content = folder.get(anchor)
     for keys in (data, [key for key in log if key != anchor], [anchor]):
-        try:
-            same = folder.get(anchor) == content
-        except ObjectNotFoundError:
-            same = False
-        if not same:
+        if _content(folder, anchor) != content:
             return  # deleted by another program, and perhaps another table by now
         folder.delete(keys)
+
+
+def _content(folder: Store, key: str) -> bytes | None:
+    try:
+        return folder.get(key)
+    except ObjectNotFoundError:
+        return None
 
 
 def _read(store: Store, folder: Store, commits: list[str]) -> tuple[frozenset[str], Mapping[str, str]]:

@@ -36,10 +36,6 @@ def make(catalog, folder, dice):
             continue
         except errors.CommitOutcomeUnknownError:
             continue  # the other one has dropped it while it was created
-        except errors.StoreError as error:
-            if "cannot be read, so it may be that of another table" not in str(error):
-                raise
-            continue  # both purge it at once
 
 
 def write(catalog, dice, stop):

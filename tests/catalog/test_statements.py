@@ -4,6 +4,7 @@ table and makes one of its name anew: each has the effect of once, by the table'
 
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -20,7 +21,7 @@ from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.catalog import SqlCatalog
 from refdelta.catalog.sql import _COMMITS, _TABLES
 from refdelta.transaction import background
-from refdelta_storage import open_store
+from refdelta_storage import LocalStore, open_store
 
 TESTS = Path(__file__).parents[1]
 SCHEMA = pa.schema({"id": pa.int64()})
@@ -297,6 +298,38 @@ def test_a_purge_leaves_what_is_not_of_its_table(reopen, tmp_path):
     assert ids(reopen().table("s.inner")) == [2]
     assert [path for path in (tmp_path / "w").rglob("*") if path.is_file() and "inner" not in path.parts] == []
     assert mine.tables() == ["s.inner"]
+
+
+def test_two_purges_of_one_table_at_once(reopen, monkeypatch):
+    """The second one runs whole before each call that the first one makes to the store."""
+    made = LocalStore.get, LocalStore.list, LocalStore.delete
+    for point in itertools.count():
+        table = reopen().create_table(NAME, SCHEMA)
+        for row in range(3):
+            append(table, row)
+        background.settle()
+        calls = itertools.count()
+
+        def beside(call, *args, point=point, calls=calls):
+            if next(calls) == point:
+                with contextlib.suppress(errors.TableNotFoundError):
+                    reopen().drop_table(NAME, purge=True)
+            return call(*args)
+
+        with monkeypatch.context() as patch:
+            for call in made:
+                patch.setattr(LocalStore, call.__name__, functools.partialmethod(_passed, beside, call))
+            with contextlib.suppress(errors.TableNotFoundError):
+                reopen().drop_table(NAME, purge=True)
+        assert reopen().tables() == []
+        assert [*log_of(table).inner.list()] == []
+        if next(calls) <= point:
+            break
+    assert point > 10
+
+
+def _passed(store, beside, call, *args, **named):
+    return beside(lambda: call(store, *args, **named))
 
 
 def test_a_purge_that_is_repeated_does_not_touch_the_next_table_of_the_folder(reopen, tmp_path, monkeypatch):
