@@ -15,6 +15,7 @@ import pytest
 import refdelta_storage.disk
 import refdelta_storage.local
 import refdelta_storage.naming
+import refdelta_storage.pinned
 from api.killed_writers import OPERATIONS
 from api.needed import needs, objects
 from kills.steps import rows
@@ -49,11 +50,11 @@ class FullDisk:
     def write(self, descriptor, data):
         return self.write_part(lambda part: os.write(descriptor, part), data)
 
-    def open(self, path, flags, *mode):
+    def open(self, path, flags, *mode, **within):
         nameless = getattr(os, "O_TMPFILE", os.O_CREAT)
         if flags & os.O_CREAT or flags & nameless == nameless:
             self._needs_space()
-        return os.open(path, flags, *mode)
+        return os.open(path, flags, *mode, **within)
 
     def fsync(self, _descriptor):
         self._needs_space()  # nothing here outlives the power, so there is nothing to wait for
@@ -62,13 +63,13 @@ class FullDisk:
         self._needs_space()
         os.link(*paths, **options)
 
-    def replace(self, *paths):
+    def replace(self, *paths, **within):
         self._needs_space()
-        os.replace(*paths)  # noqa: PTH105
+        os.replace(*paths, **within)  # noqa: PTH105
 
-    def mkdir(self, path):
+    def mkdir(self, path, **within):
         self._needs_space()
-        os.mkdir(path)  # noqa: PTH102
+        os.mkdir(path, **within)  # noqa: PTH102
 
 
 @pytest.fixture
@@ -85,10 +86,11 @@ def disk(monkeypatch):
         class File(OutputFile, Raw):
             pass
 
-        monkeypatch.setattr(refdelta_storage.local, "OutputFile", File)
+        for module in (refdelta_storage.local, refdelta_storage.pinned):
+            monkeypatch.setattr(module, "OutputFile", File)
         # What fails is tried again a few times, in the hope that there is room by then.
         monkeypatch.setattr(RetryPolicy, "delay", lambda *_, **__: 0.0)
-        for module in (refdelta_storage.local, refdelta_storage.naming, refdelta_storage.disk):
+        for module in (refdelta_storage.local, refdelta_storage.naming, refdelta_storage.disk, refdelta_storage.pinned):
             monkeypatch.setattr(module, "os", full)
 
     return fill
