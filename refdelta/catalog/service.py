@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
-from refdelta.catalog.sql import _TABLES, SqlCatalog, is_sealed, unsealed
+from refdelta.catalog.sql import TABLES, SqlCatalog, is_sealed, unsealed
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
@@ -162,9 +162,9 @@ class ServedCatalog(SqlCatalog):
         table_id = str(uuid.uuid4())
         entry = Entry(f"{_STAGING}{table_id}", f"{self._warehouse}/{table_id}", True, table_id)
         with self.writing("forget old staging tables") as connection:
-            old = sa.and_(_TABLES.c.latest < 0, _TABLES.c.name.startswith(_STAGING, autoescape=True))
+            old = sa.and_(TABLES.c.latest < 0, TABLES.c.name.startswith(_STAGING, autoescape=True))
             before = time.time_ns() // 1_000_000 - _STAGING_MS
-            connection.execute(sa.delete(_TABLES).where(old, _TABLES.c.created_ms < before))
+            connection.execute(sa.delete(TABLES).where(old, TABLES.c.created_ms < before))
         self._insert(entry, latest=-1)
         return entry
 
@@ -175,9 +175,9 @@ class ServedCatalog(SqlCatalog):
             TableAlreadyExistsError: the name is taken.
         """
         staged = sa.and_(
-            _TABLES.c.id == table_id, _TABLES.c.latest == -1, _TABLES.c.name.startswith(_STAGING, autoescape=True)
+            TABLES.c.id == table_id, TABLES.c.latest == -1, TABLES.c.name.startswith(_STAGING, autoescape=True)
         )
-        change = sa.update(_TABLES).where(staged).values(name=name, latest=0, published=0)
+        change = sa.update(TABLES).where(staged).values(name=name, latest=0, published=0)
         entry = Entry(name, "", managed=True, table_id=table_id)
         return self._change(f"create {name}", entry, [change], lambda row: row is not None and row.name == name)
 
@@ -187,7 +187,7 @@ class ServedCatalog(SqlCatalog):
         if column == "id" and _ID.fullmatch(value) is None:
             return None
         with self.reading("look up a table") as connection:
-            row = connection.execute(sa.select(_TABLES).where(_TABLES.c[column] == value)).one_or_none()
+            row = connection.execute(sa.select(TABLES).where(TABLES.c[column] == value)).one_or_none()
         if row is None:
             return None
         entry = Entry(row.name, row.location, row.managed, row.id, row.commits)
@@ -230,9 +230,9 @@ class ServedCatalog(SqlCatalog):
     def page(self, prefix: str, after: str, most: int) -> list[tuple[str, Row]]:
         """Tables whose names have this prefix, in order, after a name."""
         asked = (
-            sa.select(_TABLES)
-            .where(_TABLES.c.latest >= 0, _TABLES.c.name.startswith(prefix, autoescape=True), _TABLES.c.name > after)
-            .order_by(_TABLES.c.name)
+            sa.select(TABLES)
+            .where(TABLES.c.latest >= 0, TABLES.c.name.startswith(prefix, autoescape=True), TABLES.c.name > after)
+            .order_by(TABLES.c.name)
             .limit(most)
         )
         with self.reading("list the tables") as connection:

@@ -47,7 +47,7 @@ _TRIES = 3
 
 _META = sa.MetaData()
 _SCHEMA = sa.Table("refdelta_schema", _META, sa.Column("version", sa.Integer, nullable=False))
-_TABLES = sa.Table(
+TABLES = sa.Table(
     "refdelta_tables",
     _META,
     sa.Column("id", sa.String(36), primary_key=True),
@@ -62,7 +62,7 @@ _TABLES = sa.Table(
     # The time of its creation, or of the last adoption that dropped versions: handles of before have another history.
     sa.Column("created_ms", sa.BigInteger, nullable=False),
 )
-_COMMITS = sa.Table(
+COMMITS = sa.Table(
     "refdelta_commits",
     _META,
     sa.Column("table_id", sa.String(36), primary_key=True),
@@ -75,36 +75,36 @@ _COMMITS = sa.Table(
 
 # The statements of each commit, made once. The first one also answers with the version alone where no commit is held.
 _ASK = (
-    sa.select(_TABLES.c.latest, _TABLES.c.created_ms, _COMMITS)
+    sa.select(TABLES.c.latest, TABLES.c.created_ms, COMMITS)
     .select_from(
-        _TABLES.outerjoin(
-            _COMMITS, sa.and_(_COMMITS.c.table_id == _TABLES.c.id, _COMMITS.c.version >= sa.bindparam("first"))
+        TABLES.outerjoin(
+            COMMITS, sa.and_(COMMITS.c.table_id == TABLES.c.id, COMMITS.c.version >= sa.bindparam("first"))
         )
     )
-    .where(_TABLES.c.id == sa.bindparam("table"))
-    .order_by(_COMMITS.c.version)
+    .where(TABLES.c.id == sa.bindparam("table"))
+    .order_by(COMMITS.c.version)
 )
 _MOVE = (
-    sa.update(_TABLES)
+    sa.update(TABLES)
     .where(
-        _TABLES.c.id == sa.bindparam("table"),
-        _TABLES.c.latest == sa.bindparam("before"),
-        _TABLES.c.created_ms == sa.bindparam("since"),
+        TABLES.c.id == sa.bindparam("table"),
+        TABLES.c.latest == sa.bindparam("before"),
+        TABLES.c.created_ms == sa.bindparam("since"),
     )
     .values(latest=sa.bindparam("after"))
 )
-_RECORD = sa.insert(_COMMITS)
+_RECORD = sa.insert(COMMITS)
 _NOTED = (
-    sa.update(_TABLES)
+    sa.update(TABLES)
     .where(
-        _TABLES.c.id == sa.bindparam("table"),
-        _TABLES.c.published < sa.bindparam("note"),
-        _TABLES.c.created_ms == sa.bindparam("since"),
+        TABLES.c.id == sa.bindparam("table"),
+        TABLES.c.published < sa.bindparam("note"),
+        TABLES.c.created_ms == sa.bindparam("since"),
     )
     .values(published=sa.bindparam("note"))
 )
-_FORGET = sa.delete(_COMMITS).where(
-    _COMMITS.c.table_id == sa.bindparam("table"), _COMMITS.c.version <= sa.bindparam("note")
+_FORGET = sa.delete(COMMITS).where(
+    COMMITS.c.table_id == sa.bindparam("table"), COMMITS.c.version <= sa.bindparam("note")
 )
 
 
@@ -183,7 +183,7 @@ class SqlCatalog(Catalog):
 
     def _names(self) -> list[str]:
         with self.reading("list the tables") as connection:
-            found = connection.execute(sa.select(_TABLES.c.name).where(_TABLES.c.latest >= 0))
+            found = connection.execute(sa.select(TABLES.c.name).where(TABLES.c.latest >= 0))
             return sorted(name for (name,) in found)
 
     def namespaces(self) -> list[str]:
@@ -220,7 +220,7 @@ class SqlCatalog(Catalog):
     # --- tables ---
 
     def _rename(self, entry: Entry, new: str) -> None:
-        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.name == entry.name)
+        change = sa.update(TABLES).where(TABLES.c.id == entry.table_id, TABLES.c.name == entry.name)
         renamed = self._change(
             f"rename {entry.name}",
             entry,
@@ -251,10 +251,10 @@ class SqlCatalog(Catalog):
             "published": latest,
             "created_ms": time.time_ns() // 1_000_000,
         }
-        self._change(f"create {entry.name}", entry, [sa.insert(_TABLES).values(row)], lambda row: row is not None)
+        self._change(f"create {entry.name}", entry, [sa.insert(TABLES).values(row)], lambda row: row is not None)
 
     def _activate(self, entry: Entry) -> None:
-        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest == _CREATING)
+        change = sa.update(TABLES).where(TABLES.c.id == entry.table_id, TABLES.c.latest == _CREATING)
         created = self._change(
             f"create {entry.name}",
             entry,
@@ -265,7 +265,7 @@ class SqlCatalog(Catalog):
             raise self._gone(entry)
 
     def _release(self, entry: Entry) -> None:
-        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest == _CREATING)
+        change = sa.delete(TABLES).where(TABLES.c.id == entry.table_id, TABLES.c.latest == _CREATING)
         self._change(f"create {entry.name}", entry, [change], lambda row: row is None)
 
     def _register(self, name: str, location: str) -> None:
@@ -273,15 +273,15 @@ class SqlCatalog(Catalog):
 
     def _entry(self, name: str, *, staging: bool = False) -> Entry:
         with self.reading(f"look up {name}") as connection:
-            row = connection.execute(sa.select(_TABLES).where(_TABLES.c.name == name)).one_or_none()
+            row = connection.execute(sa.select(TABLES).where(TABLES.c.name == name)).one_or_none()
         if row is None or (row.latest < 0 and not staging):
             raise not_found(name, self.name, self._names())
         return Entry(row.name, row.location, row.managed, row.id, row.commits)
 
     def _seal(self, entry: Entry, *, purge: bool) -> bool:
-        latest = _TABLES.c.latest
-        change = sa.update(_TABLES).where(
-            _TABLES.c.id == entry.table_id, latest > (_PURGED if purge else _SEALED) - _CREATING
+        latest = TABLES.c.latest
+        change = sa.update(TABLES).where(
+            TABLES.c.id == entry.table_id, latest > (_PURGED if purge else _SEALED) - _CREATING
         )
         sealed: sa.ColumnElement[int]
         if purge:
@@ -295,9 +295,9 @@ class SqlCatalog(Catalog):
         return True
 
     def _unseal(self, entry: Entry) -> bool:
-        latest = _TABLES.c.latest
-        change = sa.update(_TABLES).where(
-            _TABLES.c.id == entry.table_id, latest <= _SEALED - _CREATING, latest > _PURGED - _CREATING
+        latest = TABLES.c.latest
+        change = sa.update(TABLES).where(
+            TABLES.c.id == entry.table_id, latest <= _SEALED - _CREATING, latest > _PURGED - _CREATING
         )
         change = change.values(latest=_SEALED - latest)
         self._change(f"drop {entry.name}", entry, [change], lambda row: row is not None and not is_sealed(row))
@@ -305,18 +305,18 @@ class SqlCatalog(Catalog):
         return row is not None and not is_sealed(row)
 
     def _drop(self, entry: Entry) -> None:
-        change = sa.delete(_TABLES).where(_TABLES.c.id == entry.table_id, _TABLES.c.latest <= _SEALED - _CREATING)
-        held = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id)
+        change = sa.delete(TABLES).where(TABLES.c.id == entry.table_id, TABLES.c.latest <= _SEALED - _CREATING)
+        held = sa.delete(COMMITS).where(COMMITS.c.table_id == entry.table_id)
         dropped = self._change(f"drop {entry.name}", entry, [change, held], lambda row: row is None)
         if not dropped and self._by_id(entry) is not None:
             raise StorageError(f"{entry.name} is not being dropped any more: another program has stopped it")
 
     def _set_versions(self, entry: Entry, seen: Ratified, latest: int, published: int, *, drops: bool) -> bool:
-        was = sa.or_(_TABLES.c.latest == seen.latest, _TABLES.c.latest == _SEALED - seen.latest)
-        change = sa.update(_TABLES).where(_TABLES.c.id == entry.table_id, was)
+        was = sa.or_(TABLES.c.latest == seen.latest, TABLES.c.latest == _SEALED - seen.latest)
+        change = sa.update(TABLES).where(TABLES.c.id == entry.table_id, was)
         since = {"created_ms": time.time_ns() // 1_000_000} if drops else {}
-        kept = sa.and_(_COMMITS.c.version > published, _COMMITS.c.version <= latest)
-        others = sa.delete(_COMMITS).where(_COMMITS.c.table_id == entry.table_id, sa.not_(kept))
+        kept = sa.and_(COMMITS.c.version > published, COMMITS.c.version <= latest)
+        others = sa.delete(COMMITS).where(COMMITS.c.table_id == entry.table_id, sa.not_(kept))
         return self._change(
             f"adopt {entry.name}",
             entry,
@@ -402,7 +402,7 @@ class SqlCatalog(Catalog):
     def _by_id(self, entry: Entry) -> Any:
         """The row of a table by its id; None if there is none."""
         with self.reading(f"look up {entry.name}") as connection:
-            return connection.execute(sa.select(_TABLES).where(_TABLES.c.id == entry.table_id)).one_or_none()
+            return connection.execute(sa.select(TABLES).where(TABLES.c.id == entry.table_id)).one_or_none()
 
     def _gone(self, entry: Entry) -> TableNotFoundError:
         return TableNotFoundError(

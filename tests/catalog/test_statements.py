@@ -18,8 +18,8 @@ import sqlalchemy as sa
 
 from catalog.contract import append, check_log, ids, log_of
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.catalog import SqlCatalog
-from refdelta.catalog.sql import _COMMITS, _TABLES
+from refdelta.catalog import SqlCatalog, sql
+from refdelta.catalog.sql import COMMITS, TABLES
 from refdelta.transaction import background
 from refdelta_storage import LocalStore, open_store
 
@@ -118,8 +118,8 @@ def test_a_statement_whose_replies_are_lost_has_its_effect_once(what, reopen, tm
         for name in other.tables():
             other.drop_table(name)
         with other.engine.begin() as connection:
-            connection.execute(sa.delete(_TABLES))
-            assert connection.execute(sa.select(_COMMITS)).all() == []
+            connection.execute(sa.delete(TABLES))
+            assert connection.execute(sa.select(COMMITS)).all() == []
 
 
 @pytest.mark.parametrize("what", ["create", "register", *MADE])
@@ -145,7 +145,7 @@ def test_a_repeated_statement_does_not_touch_the_next_table_of_the_name(what, fa
 
     def meanwhile():
         with other.engine.begin() as connection:
-            connection.execute(sa.delete(_TABLES))
+            connection.execute(sa.delete(TABLES))
         append(other.create_table(NAME, SCHEMA), 7)
         background.settle()
 
@@ -298,6 +298,73 @@ def test_a_purge_leaves_what_is_not_of_its_table(reopen, tmp_path):
     assert ids(reopen().table("s.inner")) == [2]
     assert [path for path in (tmp_path / "w").rglob("*") if path.is_file() and "inner" not in path.parts] == []
     assert mine.tables() == ["s.inner"]
+
+
+def test_a_drop_does_not_remove_a_table_that_was_adopted_meanwhile(reopen, monkeypatch):
+    mine, other = reopen(), reopen()
+    append(mine.create_table(NAME, SCHEMA), 1)
+    drop = SqlCatalog._drop
+
+    def late(catalog, entry):
+        other._unseal(entry)
+        drop(catalog, entry)
+
+    monkeypatch.setattr(SqlCatalog, "_drop", late)
+    with pytest.raises(errors.StoreError, match="not being dropped any more"):
+        mine.drop_table(NAME)
+    assert reopen().tables() == [NAME]
+
+
+def test_an_activation_is_for_its_own_reservation(reopen):
+    mine, other = reopen(), reopen()
+    entry = mine._reserve(NAME, None, "staged")
+    other._release(entry)
+    theirs = other._reserve(NAME, None, "staged")
+    with pytest.raises(errors.TableNotFoundError):
+        mine._activate(entry)
+    assert other._by_id(theirs).latest == -1
+
+
+def test_an_unsealing_is_for_its_own_table(reopen):
+    mine, other = reopen(), reopen()
+    mine.create_table(NAME, SCHEMA)
+    entry = mine._entry(NAME)
+    other.drop_table(NAME)
+    other.create_table(NAME, SCHEMA)
+    theirs = other._entry(NAME)
+    other._seal(theirs, purge=False)
+    assert not mine._unseal(entry)
+    assert other._by_id(theirs).latest < -1
+
+
+@pytest.mark.parametrize("what", ["create", "rename"])
+def test_a_request_that_arrives_after_the_question_is_recognised(what, reopen, monkeypatch):
+    """The first COMMIT seems lost, and is not there when it is asked for; it arrives before the repetition."""
+    mine = reopen()
+    if what == "rename":
+        mine.create_table(NAME, SCHEMA)
+    transaction, by_id = SqlCatalog._transaction, SqlCatalog._by_id
+    calls, late = itertools.count(), []
+
+    def first_is_lost(catalog, text, statements):
+        if next(calls) == 0:
+            late.append(statements)
+            raise sql._LostError("as the schedule has it")
+        return transaction(catalog, text, statements)
+
+    def asked(catalog, entry):
+        found = by_id(catalog, entry)
+        if late:
+            transaction(catalog, "late", late.pop())
+        return found
+
+    monkeypatch.setattr(SqlCatalog, "_transaction", first_is_lost)
+    monkeypatch.setattr(SqlCatalog, "_by_id", asked)
+    if what == "create":
+        mine.create_table(NAME, SCHEMA)
+    else:
+        mine.rename_table(NAME, NEW)
+    assert reopen().tables() == [NAME if what == "create" else NEW]
 
 
 def test_two_purges_of_one_table_at_once(reopen, monkeypatch):
