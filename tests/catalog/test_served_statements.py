@@ -53,12 +53,22 @@ def wrong(schedules):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=3)
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.sample(all=1)
+@pytest.mark.parametrize("statement", [one for one in STATEMENTS if one != "alter"])
 def test_every_schedule_with_one_fault(world, statement):
+    assert len(explored(world, statement)) > 200
+
+
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=0)
+def test_every_schedule_of_an_alter_with_one_fault(world):
+    assert len(explored(world, "alter")) > 200
+
+
+def explored(world, statement):
     played = [*search(world, statement, most=1)]
     assert wrong(played) == []
-    assert len(played) > 200
+    return played
 
 
 @pytest.mark.tier("test")
