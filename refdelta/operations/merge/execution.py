@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from refdelta.core.expressions.predicate import TRUE, disjunction
+from refdelta.core.expressions.predicate import disjunction
 from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.engine.expressions.evaluate import row_mask
 from refdelta.engine.log.state import to_adds
@@ -105,7 +105,8 @@ class MergeExecution:
         keep = flt.prune(snapshot.files, snapshot.schema, snapshot.partition_columns).keep
         self.candidates = snapshot.files.filter(keep)
         # A row that matches would have changed the result, so the absence of such rows is recorded by the matcher.
-        finer = None if read == TRUE else self._concerns
+        every = any(clause.condition is None for clause in self.plan.of_rest)
+        finer = None if every else self._concerns
         with self.txn.reading(read, lambda: to_adds(self.candidates), finer):
             self.found = found = self.strategy.find(self.txn, snapshot.with_files(self.candidates), read)
         for number, acting in found.acting.items():
