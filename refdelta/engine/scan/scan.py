@@ -374,7 +374,9 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str]) -> tuple[StructField, ..
         if item is None and name in ASKED:
             item = _of_rows(snapshot, name)
         elif item is None:
-            whole, _ = find_path(schema, named_path(name, schema))
+            names = named_path(name, schema)
+            schema.field(names[0] if schema.find(names[0]) is not None else name)  # an error has the whole name
+            whole, _ = find_path(schema, names)
             item, path = schema.field(whole[0]), whole[1:]
         _, paths = wanted.setdefault(item.name, (item, []))
         if any(one[: len(path)] == tuple(path)[: len(one)] for one in paths):
