@@ -230,10 +230,11 @@ class FsspecStore(Store):
         from fsspec import AbstractFileSystem
         from fsspec.asyn import AsyncFileSystem
 
-        cls = type(self._fs)
-        # Of a class of asyncio, `find` is made for each object of `_find`.
-        walks = (None, getattr(AsyncFileSystem, "_find"))  # noqa: B009 - the method that subclasses replace
-        if cls.find is not AbstractFileSystem.find or getattr(cls, "_find", None) not in walks:
+        if isinstance(self._fs, AsyncFileSystem):  # its `find` is made for each object of `_find`
+            own = getattr(type(self._fs), "_find") is not getattr(AsyncFileSystem, "_find")  # noqa: B009
+        else:
+            own = getattr(self._fs.find, "__func__", None) is not AbstractFileSystem.find
+        if own:
             return cast("Mapping[str, Any]", self._fs.find(base, detail=True))
         found: dict[str, Any] = {}
         folders, seen = [base], {base}
