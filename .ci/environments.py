@@ -71,12 +71,12 @@ def python_of(version: str) -> str | None:
 
 def main(names: list[str]) -> int:
     """Set up each environment and run the tests there. Returns 1 if a test failed."""
-    failed, files, newest_of = False, ["tests"], ["--exclude-newer", NEWEST_OF]
+    failed, parts, newest_of = False, 0, ["--exclude-newer", NEWEST_OF]
     found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
     if names[:1] == ["--today"]:
         newest_of, names = [], names[1:]
     if names[:1] == ["--part"]:
-        files, names = part(found, int(names[1])), names[2:]
+        parts, names = int(names[1]), names[2:]
     for name in names:
         python = sys.executable if name in ("floors", "newest") else python_of(name)
         if python is None:
@@ -97,11 +97,11 @@ def main(names: list[str]) -> int:
         # uv finds versions that fit together in seconds, pip may take many minutes.
         subprocess.run([inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True)
         uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside]
-        whole = files == ["tests"] and name != "newest"
+        whole = not parts and name != "newest"
         subprocess.run([*uv, *given, *requirements(whole=whole)], check=True)
-        chosen = part(found, 1) if files == ["tests"] and not whole else files
-        print(f"{name}: the tests of make check" + (f", {len(chosen)} files" if len(chosen) > 1 else ""), flush=True)
-        failed |= subprocess.run([inside, "-m", "pytest", *_TESTS, *chosen], cwd=ROOT, check=False).returncode != 0
+        files = ["tests"] if whole else part(found, parts or 1)
+        print(f"{name}: the tests of make check" + ("" if whole else f", {len(files)} files"), flush=True)
+        failed |= subprocess.run([inside, "-m", "pytest", *_TESTS, *files], cwd=ROOT, check=False).returncode != 0
     return int(failed)
 
 

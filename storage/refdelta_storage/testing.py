@@ -132,13 +132,8 @@ class StoreContract:
                 lambda key: store.get_range(key, 0, 1),
                 lambda key: store.get_ranges(key, [(0, 1)]),
                 lambda key: store.open_input(key, 1),
-                lambda key: store.put(key, b""),
-                lambda key: store.put_if_absent(key, b""),
-                lambda key: store.delete([key]),
-                lambda key: store.delete_unchanged([ObjectInfo(key, 0, 0)]),
-                lambda key: store.open_output(key).__enter__(),
-                lambda key: store.create_output(key).__enter__(),
                 lambda key: store.get_many([key]),
+                *_changes(store),
             )
             for call in calls:
                 with raises(InvalidKeyError):
@@ -413,15 +408,7 @@ class StoreContract:
             assert isinstance(view.put_if_absent("log/old", b"new"), Exists)
             assert isinstance(view.hasty().put_if_absent("log/hasty", b"quick"), Created)
             for key in ("log/", "log//x", "log/../x", "log/./x", "log/x/..", "log/x\0"):
-                calls: tuple[Callable[[str], Any], ...] = (
-                    lambda key: view.put(key, b""),
-                    lambda key: view.put_if_absent(key, b""),
-                    lambda key: view.delete([key]),
-                    lambda key: view.delete_unchanged([ObjectInfo(key, 0, 0)]),
-                    lambda key: view.open_output(key).__enter__(),
-                    lambda key: view.create_output(key).__enter__(),
-                )
-                for call in calls:
+                for call in _changes(view):
                     with raises(InvalidKeyError):
                         call(key)
             assert view.get_many(["log/a", "elsewhere/a"]) == [b"put", b"put"]
@@ -636,6 +623,18 @@ def _created(store: Store, key: str, data: bytes) -> None:
 def _output(store: Store, key: str, data: bytes) -> None:
     with store.open_output(key) as stream:
         stream.write(data)
+
+
+def _changes(store: Store) -> tuple[Callable[[str], Any], ...]:
+    """The calls that change the object of a key."""
+    return (
+        lambda key: store.put(key, b""),
+        lambda key: store.put_if_absent(key, b""),
+        lambda key: store.delete([key]),
+        lambda key: store.delete_unchanged([ObjectInfo(key, 0, 0)]),
+        lambda key: store.open_output(key).__enter__(),
+        lambda key: store.create_output(key).__enter__(),
+    )
 
 
 def _change(view: Store, folder: str) -> None:

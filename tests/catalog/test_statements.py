@@ -168,12 +168,18 @@ def test_a_rename_that_is_repeated_does_not_succeed_by_a_table_that_took_its_new
     assert reopen().tables() == [NEW, NAME]
 
 
-def test_a_statement_whose_row_is_gone_does_not_report_success(reopen):
-    mine, other = reopen(), reopen()
+def replaced(mine, other):
+    """A table of one program, whose name the other one has given to another table since."""
     mine.create_table(NAME, SCHEMA)
     entry = mine._entry(NAME)
     other.drop_table(NAME)
     other.create_table(NAME, SCHEMA)
+    return entry
+
+
+def test_a_statement_whose_row_is_gone_does_not_report_success(reopen):
+    mine, other = reopen(), reopen()
+    entry = replaced(mine, other)
     for change in (
         lambda: mine._rename(entry, NEW),
         lambda: mine._activate(entry),
@@ -327,10 +333,7 @@ def test_an_activation_is_for_its_own_reservation(reopen):
 
 def test_an_unsealing_is_for_its_own_table(reopen):
     mine, other = reopen(), reopen()
-    mine.create_table(NAME, SCHEMA)
-    entry = mine._entry(NAME)
-    other.drop_table(NAME)
-    other.create_table(NAME, SCHEMA)
+    entry = replaced(mine, other)
     theirs = other._entry(NAME)
     other._seal(theirs, purge=False)
     assert not mine._unseal(entry)

@@ -281,7 +281,7 @@ class IntoFolders(WrapperStore):
 
 
 class PinsForWritesAlone(WrapperStore):
-    """What is deleted is what has the path."""
+    """Deletes by path, whatever folder has it by now."""
 
     @contextmanager
     def pinned(self, folder):

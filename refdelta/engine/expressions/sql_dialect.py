@@ -355,10 +355,6 @@ def _is_keyword(token: Token) -> bool:
     return plain and special and token.text.isidentifier()
 
 
-def _as_name(token: Token) -> Token:
-    return Token(TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end, token.comments)
-
-
 # --- SQL text ----------------------------------------------------------------------------------------------------
 
 
@@ -403,7 +399,12 @@ class SqlText:
         tokens = Dialect().tokenize(self.sql)
         places = keyword_columns(tokens, is_column)
         try:
-            return self._condition([_as_name(one) if place in places else one for place, one in enumerate(tokens)])
+            return self._condition(
+                [
+                    _like(one, TokenType.IDENTIFIER, one.text) if place in places else one
+                    for place, one in enumerate(tokens)
+                ]
+            )
         except ParseError:
             if not places:
                 raise

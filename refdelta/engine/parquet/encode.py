@@ -23,7 +23,7 @@ from refdelta.engine.parquet.column_stats import StatsCollector, StatsLeaf
 from refdelta.engine.parquet.dictionaries import dictionary_columns, with_dictionaries
 from refdelta.engine.parquet.file_options import file_options
 from refdelta.engine.parquet.layout import CODECS
-from refdelta.engine.scan.executor import refuses_tasks
+from refdelta.engine.scan.executor import submitted
 from refdelta.errors import DataFileError, InternalError, StoreError
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
@@ -188,22 +188,13 @@ class Encoder:
         inline = self._pool is None and len(self.files) == 1 and self.files[0].given < _INLINE_BYTES
         if self._pool is None and not inline:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="refdelta-write")
-            try:
-                self._pool.submit(int)  # fails at once if the system can start no thread
-            except RuntimeError as error:
-                if not refuses_tasks(error):
-                    raise
+            submitted(self._pool, int)  # fails at once if the system can start no thread
         with self._changed:
             self._tasks += 1
         if self._pool is None:
             self._run(task)
-            return
-        try:
-            self._pool.submit(self._run, task)
-        except RuntimeError as error:
-            if not refuses_tasks(error):
-                raise
-            self._run(task)
+        else:
+            submitted(self._pool, self._run, task)
 
     def _shut_down(self) -> None:
         if self._pool is not None:

@@ -202,19 +202,14 @@ class ThreadExecutor:
                 thread.join()
 
 
-def refuses_tasks(error: RuntimeError) -> bool:
-    """Whether a pool refused a task because the main thread has ended; other threads may go on for any time."""
-    return "cannot schedule new futures" in str(error)
-
-
 def submitted(pool: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-    """Submit a call to a pool. While the interpreter ends, and background work is finished, no pool accepts any: then
-    the function is called here.
+    """Submit a call to a pool. Once the main thread has ended, while background work and other threads go on, no pool
+    accepts any: then the function is called here.
     """
     try:
         return pool.submit(function, *arguments)
     except RuntimeError as error:
-        if not refuses_tasks(error):
+        if "cannot schedule new futures" not in str(error):
             raise  # the task may be in the pool's queue, and would run twice
         done: Future[Result] = Future()
     try:

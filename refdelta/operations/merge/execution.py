@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from refdelta.core.expressions.predicate import disjunction
+from refdelta.core.expressions.predicate import FALSE, disjunction
 from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.engine.expressions.evaluate import row_mask
 from refdelta.engine.log.state import to_adds
@@ -120,13 +120,13 @@ class MergeExecution:
         a WHEN NOT MATCHED BY SOURCE clause.
         """
         alias = self.plan.target_alias
-        conditions = [clause.condition for clause in self.plan.of_rest if clause.condition is not None]
+        condition = disjunction(clause.condition for clause in self.plan.of_rest if clause.condition is not None)
         changed = False
 
         def others() -> Iterator[pa.RecordBatch]:
             nonlocal changed
             for batch in rows:
-                changed = bool(conditions) and bool(row_mask(disjunction(conditions), side(alias, batch)).true_count)
+                changed = condition != FALSE and bool(row_mask(condition, side(alias, batch)).true_count)
                 if changed:
                     return
                 yield batch
