@@ -69,8 +69,8 @@ class CommitProperties:
         app_transactions: application versions to record in the same commit (PROTOCOL.md, "Transaction Identifiers").
             The write is skipped if the table records all of them already, each at this version or a later one. If it
             records some, but not all, the write fails with ``InvalidArgumentError``.
-        row_level: detect conflicts by row instead of by file. None: if the table has deletion vectors enabled and no
-            partition columns. It has no effect without deletion vectors.
+        row_level: detect conflicts by row instead of by file. None: as the table's ``refdelta.rowLevelConcurrency``
+            says, or else if it has no partition columns. It has no effect without deletion vectors.
         row_budget: the amount of other writers' new data that may be read to detect conflicts by row; None for the
             default.
         create_checkpoint: False leaves out the checkpoint and the log compaction file that are due after this commit,

@@ -206,9 +206,10 @@ class Transaction:
     def row_level(self) -> bool:
         """True if conflicts are detected by row, False if by file; see ``CommitProperties.row_level``."""
         asked = self.properties.row_level
-        if asked is None:
-            asked = self.snapshot is not None and not self.snapshot.partition_columns
-        return self.vectors and asked
+        if asked is None and self.snapshot is not None:
+            asked = self._table_properties.row_level_concurrency
+            asked = not self.snapshot.partition_columns if asked is None else asked
+        return self.vectors and bool(asked)
 
     @property
     def is_fed(self) -> bool:

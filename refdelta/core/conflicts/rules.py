@@ -26,7 +26,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from refdelta import errors
-from refdelta.core.conflicts.state import AddedRows, ConflictCheck, TransactionState, Unlocated
+from refdelta.core.conflicts.state import FILES_DECIDE, AddedRows, ConflictCheck, TransactionState, Unlocated
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.replay import file_key
@@ -217,7 +217,8 @@ def _files_added(asked: ConflictCheck) -> Found:
     if asked.overlooks:
         return None
     if not asked.state.changes.row_level:
-        return _paths(add.path for add in asked.should_have_read)
+        found = _paths(add.path for add in asked.should_have_read)
+        return found and msgspec.structs.replace(found, because=FILES_DECIDE if asked.state.changes.vectors else None)
     certain, open_ = asked.added_rows()
     if certain or not open_:
         return _paths(add.path for add in certain)

@@ -31,6 +31,12 @@ from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL, MOST_ROWS, any_of
 from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
 
+FILES_DECIDE = (
+    "rows were not compared: the table has partition columns, or that was asked for (the property "
+    "refdelta.rowLevelConcurrency, or CommitProperties.row_level, decides)"
+)
+"""The reason for a conflict that rows might not have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChanges:
@@ -423,7 +429,7 @@ class ConflictCheck:
         if winner.rearranges and not keys <= self.touched.relocations.keys():
             return f"version {winner.version} does not say where the rows are that it moved"
         if not changes.row_level and not keys.isdisjoint(winner.added):
-            return "the table has partition columns, or rows were not to be compared (row_level)"
+            return FILES_DECIDE
         return None
 
     # --- facts that it needs ---

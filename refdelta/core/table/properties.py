@@ -215,6 +215,8 @@ _ROWS: tuple[Property, ...] = (
     Property("refdelta.tableId", _text),
     # Whether small deletion vectors stand in the log.
     Property("refdelta.inlineDeletionVectors", _boolean, default=False),
+    # Whether conflicts are decided by rows. Unless said, they are if the table has no partition columns.
+    Property("refdelta.rowLevelConcurrency", _boolean),
     # So many versions have a log compaction file; none unless said.
     Property("refdelta.logCompactionInterval", _integer(2)),
     # Whether commits record the predicates of statements, which contain values.
@@ -357,6 +359,7 @@ class TableProperties:
     parquet_format_version: str
     enable_deletion_vectors: bool
     inline_deletion_vectors: bool
+    row_level_concurrency: bool | None
     enable_in_commit_timestamps: bool
     enable_type_widening: bool
     column_mapping_mode: str
@@ -403,6 +406,7 @@ _FIELDS: Final = {
     "parquet_format_version": "delta.parquet.format.version",
     "enable_deletion_vectors": "delta.enableDeletionVectors",
     "inline_deletion_vectors": "refdelta.inlineDeletionVectors",
+    "row_level_concurrency": "refdelta.rowLevelConcurrency",
     "enable_in_commit_timestamps": "delta.enableInCommitTimestamps",
     "enable_type_widening": "delta.enableTypeWidening",
     "column_mapping_mode": "delta.columnMapping.mode",
