@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from refdelta.schema import Schema
     from refdelta.transaction.background import settle_all as settle
     from refdelta.transaction.events import CommitEvent, observe_commits
-    from refdelta.transaction.options import CommitOptions, CommitProperties
+    from refdelta.transaction.options import CommitOptions, CommitProperties, StatementOptions
     from refdelta.transaction.results import CommitResult
     from refdelta.verifier.run import verify
 
@@ -41,6 +41,7 @@ __all__ = [
     "RemoveAction",
     "RowBudget",
     "Schema",
+    "StatementOptions",
     "Transaction",
     "__version__",
     "convert_to_deltalake",
@@ -59,6 +60,7 @@ _HOMES = {
     "AddAction": ("operations.write.prepared_files", "AddAction"),
     "CommitEvent": ("transaction.events", "CommitEvent"),
     "CommitOptions": ("transaction.options", "CommitOptions"),
+    "StatementOptions": ("transaction.options", "StatementOptions"),
     "CommitProperties": ("transaction.options", "CommitProperties"),
     "CommitResult": ("transaction.results", "CommitResult"),
     "DeltaTable": ("api.table", "DeltaTable"),

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from refdelta.core.table.row_tracking import enables
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
-from refdelta.transaction.options import records_applications, without_applications
+from refdelta.transaction.options import records_applications, without_applications, without_attempts
 from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from refdelta.api.handle import Handle
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.options import CommitOptions
+    from refdelta.transaction.options import CommitOptions, StatementOptions
     from refdelta.transaction.transaction import Transaction
 
 P = ParamSpec("P")
@@ -44,7 +45,7 @@ class Alterations(Generic[R]):
     @abstractmethod
     def _alter(
         self,
-        options: CommitOptions,
+        options: StatementOptions,
         operation: Callable[Concatenate[Transaction, Snapshot, P], None],
         *args: P.args,
         **kwargs: P.kwargs,
@@ -53,7 +54,7 @@ class Alterations(Generic[R]):
 
     # --- properties, clustering, constraints, features ---
 
-    def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[CommitOptions]) -> R:
+    def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[StatementOptions]) -> R:
         """Set table properties; other properties do not change.
 
         Args:
@@ -61,7 +62,7 @@ class Alterations(Generic[R]):
                 ``delta.feature.<name>`` with the value ``supported`` adds a table feature. ``delta.enableRowTracking``
                 gives ids to the existing rows, with several commits if the table has many files.
                 ``delta.columnMapping.mode`` with the value ``none`` ends a column mapping and rewrites all files.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             InvalidArgumentError: a property does not exist, or cannot have this value.
@@ -77,14 +78,14 @@ class Alterations(Generic[R]):
         return self._alter(options, set_properties, properties)
 
     def unset_table_properties(
-        self, names: Sequence[str], *, if_exists: bool = False, **options: Unpack[CommitOptions]
+        self, names: Sequence[str], *, if_exists: bool = False, **options: Unpack[StatementOptions]
     ) -> R:
         """Remove table properties, so that each has its default again.
 
         Args:
             names: the names of the properties.
             if_exists: ignore properties that the table does not have.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             InvalidArgumentError: the table has no such property.
@@ -98,7 +99,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, unset_properties, names, if_exists=if_exists)
 
-    def cluster_by(self, columns: Sequence[str] | str | None, **options: Unpack[CommitOptions]) -> R:
+    def cluster_by(self, columns: Sequence[str] | str | None, **options: Unpack[StatementOptions]) -> R:
         """Change the clustering columns of the table (CLUSTER BY).
 
         ``optimize.cluster()`` then clusters new files by them, and ``optimize.cluster(full=True)`` also the existing
@@ -110,7 +111,7 @@ class Alterations(Generic[R]):
         Args:
             columns: up to four column names, in any case. Dots separate the fields of structs; backticks quote a name
                 with a dot. None or an empty list removes the clustering columns (CLUSTER BY NONE).
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -127,7 +128,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, cluster_by, columns)
 
-    def add_constraint(self, constraints: Mapping[str, str], **options: Unpack[CommitOptions]) -> R:
+    def add_constraint(self, constraints: Mapping[str, str], **options: Unpack[StatementOptions]) -> R:
         """Add a CHECK constraint: a condition that must be true for every row (PROTOCOL.md, "CHECK Constraints").
 
         The existing rows are checked first.
@@ -135,7 +136,7 @@ class Alterations(Generic[R]):
         Args:
             constraints: one entry: the constraint's name, stored in lower case, and its condition, SQL in Spark's
                 dialect.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ConstraintViolationError: the condition is false or null for rows of the table.
@@ -151,13 +152,13 @@ class Alterations(Generic[R]):
 
         return self._alter(options, add_constraint, constraints)
 
-    def drop_constraint(self, name: str, raise_if_not_exists: bool = True, **options: Unpack[CommitOptions]) -> R:
+    def drop_constraint(self, name: str, raise_if_not_exists: bool = True, **options: Unpack[StatementOptions]) -> R:
         """Drop a CHECK constraint.
 
         Args:
             name: its name, in any case.
             raise_if_not_exists: raise an error if there is no such constraint; else nothing is committed.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             InvalidArgumentError: the table has no such constraint.
@@ -172,12 +173,12 @@ class Alterations(Generic[R]):
 
         return self._alter(options, drop_constraint, name, raise_if_not_exists=raise_if_not_exists)
 
-    def set_table_name(self, name: str | None, **options: Unpack[CommitOptions]) -> R:
+    def set_table_name(self, name: str | None, **options: Unpack[StatementOptions]) -> R:
         """Set the table's name.
 
         Args:
             name: the name; None removes it.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ConcurrentModificationError: another writer's commit conflicts.
@@ -190,12 +191,12 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_table_name, name)
 
-    def set_table_description(self, description: str | None, **options: Unpack[CommitOptions]) -> R:
+    def set_table_description(self, description: str | None, **options: Unpack[StatementOptions]) -> R:
         """Set the table's description.
 
         Args:
             description: the description; None removes it.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ConcurrentModificationError: another writer's commit conflicts.
@@ -209,7 +210,7 @@ class Alterations(Generic[R]):
         return self._alter(options, set_table_description, description)
 
     def add_feature(
-        self, feature: Any, allow_protocol_versions_increase: bool = False, **options: Unpack[CommitOptions]
+        self, feature: Any, allow_protocol_versions_increase: bool = False, **options: Unpack[StatementOptions]
     ) -> R:
         """Add a feature to the table's protocol, even if the table does not use it (PROTOCOL.md, "Table Features").
 
@@ -217,7 +218,7 @@ class Alterations(Generic[R]):
             feature: a name such as ``deletionVectors``, one of deltalake's ``TableFeatures``, or a list of these. The
                 features that they require are added, too.
             allow_protocol_versions_increase: allow higher protocol versions, which exclude older readers and writers.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the commit; ``version`` is None if the table supports the features already.
@@ -237,14 +238,14 @@ class Alterations(Generic[R]):
 
     # --- columns ---
 
-    def add_columns(self, fields: Any, **options: Unpack[CommitOptions]) -> R:
+    def add_columns(self, fields: Any, **options: Unpack[StatementOptions]) -> R:
         """Add columns after the existing ones, or fields to structs. They are null in the existing rows.
 
         Args:
             fields: a field, a list of fields or a schema, of refdelta, pyarrow or deltalake. A name with dots is a path
                 into a struct; ``element``, ``key`` and ``value`` name the parts of arrays and maps; backticks quote a
                 name with a dot.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             SchemaMismatchError: a column exists already, or Delta cannot store its name.
@@ -260,14 +261,14 @@ class Alterations(Generic[R]):
 
         return self._alter(options, add_columns, fields)
 
-    def rename_column(self, column: str, new_name: str, **options: Unpack[CommitOptions]) -> R:
+    def rename_column(self, column: str, new_name: str, **options: Unpack[StatementOptions]) -> R:
         """Rename a column, or a field of a struct. No file is written; the table needs column mapping.
 
         Args:
             column: its name. Dots separate the fields of structs; ``element``, ``key`` and ``value`` name the parts of
                 arrays and maps; backticks quote a name with a dot.
             new_name: the new name of the column or field alone, without a path. Any character is allowed.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -286,14 +287,14 @@ class Alterations(Generic[R]):
         return self._alter(options, rename_column, column, new_name)
 
     def drop_columns(
-        self, columns: Sequence[str] | str, *, if_exists: bool = False, **options: Unpack[CommitOptions]
+        self, columns: Sequence[str] | str, *, if_exists: bool = False, **options: Unpack[StatementOptions]
     ) -> R:
         """Drop columns, or fields of structs. Their values stay in the data files until these are rewritten.
 
         Args:
             columns: one name or several, as for :meth:`rename_column`.
             if_exists: ignore columns that the table does not have.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -310,7 +311,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, drop_columns, columns, if_exists=if_exists)
 
-    def change_type(self, column: str, new_type: Any, **options: Unpack[CommitOptions]) -> R:
+    def change_type(self, column: str, new_type: Any, **options: Unpack[StatementOptions]) -> R:
         """Widen the type of a column (PROTOCOL.md, "Type Widening"). No file is written; readers convert the values.
 
         Integers can become wider integers or, except ``long``, doubles; integers and decimals can become decimals that
@@ -319,7 +320,7 @@ class Alterations(Generic[R]):
         Args:
             column: its name, as for :meth:`rename_column`; a path may end with ``element``, ``key`` or ``value``.
             new_type: an Arrow type, or the name of a type, such as ``long``, ``bigint`` or ``decimal(12,2)``.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -337,13 +338,13 @@ class Alterations(Generic[R]):
 
         return self._alter(options, change_type, column, new_type)
 
-    def set_nullable(self, column: str, nullable: bool = True, **options: Unpack[CommitOptions]) -> R:
+    def set_nullable(self, column: str, nullable: bool = True, **options: Unpack[StatementOptions]) -> R:
         """Allow or forbid nulls in a column, or in a field of a struct (DROP NOT NULL, SET NOT NULL).
 
         Args:
             column: its name, as for :meth:`rename_column`.
             nullable: allow nulls. With False, the existing rows are checked first.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -358,12 +359,12 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_nullable, column, nullable)
 
-    def drop_column_not_null(self, column_name: str, **options: Unpack[CommitOptions]) -> R:
+    def drop_column_not_null(self, column_name: str, **options: Unpack[StatementOptions]) -> R:
         """Allow nulls in a column: :meth:`set_nullable` by deltalake's name.
 
         Args:
             column_name: its name, as for :meth:`rename_column`.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Example::
 
@@ -372,13 +373,13 @@ class Alterations(Generic[R]):
         """
         return self.set_nullable(column_name, **options)
 
-    def move_column(self, column: str, *, after: str | None = None, **options: Unpack[CommitOptions]) -> R:
+    def move_column(self, column: str, *, after: str | None = None, **options: Unpack[StatementOptions]) -> R:
         """Change the position of a column, or of a field within its struct.
 
         Args:
             column: its name, as for :meth:`rename_column`.
             after: the column or field that precedes it then; None makes it the first.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -392,14 +393,14 @@ class Alterations(Generic[R]):
 
         return self._alter(options, move_column, column, after=after)
 
-    def set_default(self, column: str, default: str, **options: Unpack[CommitOptions]) -> R:
+    def set_default(self, column: str, default: str, **options: Unpack[StatementOptions]) -> R:
         """Set a column's default: the value in new rows whose writer leaves the column out (PROTOCOL.md, "Default
         Columns").
 
         Args:
             column: its name; not a field of a struct.
             default: an SQL expression without columns.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -415,12 +416,12 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_default, column, default)
 
-    def drop_default(self, column: str, **options: Unpack[CommitOptions]) -> R:
+    def drop_default(self, column: str, **options: Unpack[StatementOptions]) -> R:
         """Remove the default of a column. If it has none, nothing is committed.
 
         Args:
             column: its name.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -436,13 +437,13 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_default, column, None)
 
-    def set_column_metadata(self, column: str, metadata: Mapping[str, Any], **options: Unpack[CommitOptions]) -> R:
+    def set_column_metadata(self, column: str, metadata: Mapping[str, Any], **options: Unpack[StatementOptions]) -> R:
         """Set entries of a column's metadata in the schema, such as its ``comment``, which Spark shows.
 
         Args:
             column: its name, or a path to a field of a struct.
             metadata: keys and values; None removes a key, and other keys do not change.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -457,7 +458,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_column_metadata, column, metadata)
 
-    def sync_identity(self, column: str, **options: Unpack[CommitOptions]) -> R:
+    def sync_identity(self, column: str, **options: Unpack[StatementOptions]) -> R:
         """Set an identity column's high watermark to the furthest number in the table, which is read for it.
 
         This is needed after writers gave numbers themselves: the table's next numbers might be the same. If the mark
@@ -465,7 +466,7 @@ class Alterations(Generic[R]):
 
         Args:
             column: its name.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             ColumnNotFoundError: there is no such column.
@@ -496,21 +497,19 @@ class TableAlterer(Alterations[CommitResult]):
         result.version
     """
 
-    def __init__(self, begin: Callable[..., Transaction]):
-        self._begin = begin
+    def __init__(self, table: Handle):
+        self._table = table
 
     def _alter(
         self,
-        options: CommitOptions,
+        options: StatementOptions,
         operation: Callable[Concatenate[Transaction, Snapshot, P], None],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> CommitResult:
-        with self._begin(**options) as txn:
-            txn.run(operation.__name__, operation, *args, **kwargs)
-            return txn.commit()
+        return self._table.run(lambda txn: txn.run(operation.__name__, operation, *args, **kwargs), options)
 
-    def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[CommitOptions]) -> CommitResult:
+    def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[StatementOptions]) -> CommitResult:
         """Same as :meth:`Alterations.set_table_properties`. Row tracking gives ids to the existing files first, in
         commits of their own.
 
@@ -519,7 +518,7 @@ class TableAlterer(Alterations[CommitResult]):
             table.alter.set_table_properties({"delta.enableRowTracking": "true"})
         """
         if enables(properties):
-            self._backfill_row_ids(without_applications(options))
+            self._backfill_row_ids(without_applications(without_attempts(options)))
         return super().set_table_properties(properties, **options)
 
     def _backfill_row_ids(self, options: CommitOptions) -> None:
@@ -529,7 +528,7 @@ class TableAlterer(Alterations[CommitResult]):
         lost = 0
         while True:
             try:
-                with self._begin(**options) as txn:
+                with self._table.begin(**options) as txn:
                     if not txn.run("backfill_row_ids", backfill, max(1, FILES_AT_ONCE >> lost)):
                         return
                     txn.commit()
@@ -539,7 +538,7 @@ class TableAlterer(Alterations[CommitResult]):
                     raise
 
     def set_domain_metadata(
-        self, domain: str, configuration: str | None, **options: Unpack[CommitOptions]
+        self, domain: str, configuration: str | None, **options: Unpack[StatementOptions]
     ) -> CommitResult:
         """Set or remove a metadata domain of an application: a named string in the table (PROTOCOL.md, "Domain
         Metadata").
@@ -550,7 +549,7 @@ class TableAlterer(Alterations[CommitResult]):
         Args:
             domain: its name, which must not begin with ``delta.``.
             configuration: its value; None removes the domain.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the commit; ``version`` is None if the domain has this value already.
@@ -570,7 +569,7 @@ class TableAlterer(Alterations[CommitResult]):
         return self._alter(options, set_domain, domain, configuration, upgrade=True)
 
     def drop_feature(
-        self, feature: Any, *, truncate_history: bool = False, **options: Unpack[CommitOptions]
+        self, feature: Any, *, truncate_history: bool = False, **options: Unpack[StatementOptions]
     ) -> CommitResult:
         """Drop a feature from the table's protocol, so that clients without it can use the table again.
 
@@ -584,7 +583,7 @@ class TableAlterer(Alterations[CommitResult]):
             truncate_history: remove the versions that need the feature from the log. The first call raises an error
                 with the time to wait, a day by default, and a call after that time drops the feature. This is the only
                 way to drop ``checkpointProtection``.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the last commit.
@@ -607,4 +606,6 @@ class TableAlterer(Alterations[CommitResult]):
                 "drop_feature makes several commits, and an application's version is recorded by one: "
                 "leave out app_id and app_transactions"
             )
-        return drop_feature(lambda: self._begin(**options), feature, truncate_history=truncate_history)
+        return drop_feature(
+            lambda: self._table.begin(**without_attempts(options)), feature, truncate_history=truncate_history
+        )

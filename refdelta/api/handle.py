@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.errors import (
     ConstraintViolationError,
+    InvalidArgumentError,
     ReadOnlyTableError,
     SchemaMismatchError,
     UnsupportedFeatureError,
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from refdelta.api.transaction import WriteTransaction
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.transaction.options import CommitOptions
+    from refdelta.transaction.options import CommitOptions, StatementOptions
     from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
     from refdelta_storage import Store
@@ -33,6 +35,7 @@ class Handle:
     _store: Store
     _snapshot: Snapshot
     _pinned: bool
+    _attempts: int | None = None
     # The version that was last seen to be the newest, and when (monotonic seconds); None if other writers are known.
     _seen: tuple[Snapshot, float] | None = None
 
@@ -149,7 +152,63 @@ class Handle:
                 txn.delete("id = 3")
                 result = txn.commit()
         """
+        if "attempts" in options:
+            raise InvalidArgumentError("attempts goes with a statement; transact() repeats a transaction")
         return self.begin_at(self.newest_for_writing(), 0.0, **options)
+
+    def run(self, statement: Callable[[WriteTransaction], object], options: StatementOptions) -> CommitResult:
+        """Run a statement in a transaction of its own, and commit it; after a conflict again, as ``attempts`` says.
+
+        Args:
+            statement: stages the statement on the newest version.
+            options: how to commit.
+        """
+        from refdelta.transaction.options import without_attempts
+
+        own = without_attempts(options)
+
+        def attempt() -> CommitResult:
+            with self.begin(**own) as txn:
+                statement(txn)
+                return txn.commit()
+
+        return self.repeated(attempt, options)
+
+    def repeated(self, attempt: Callable[[], CommitResult], options: StatementOptions) -> CommitResult:
+        """The result of the attempt that had no conflict.
+
+        Args:
+            attempt: begins a transaction on the newest version, and commits it.
+            options: of the statement: ``attempts`` is the maximum number of calls.
+        """
+        from refdelta.transaction.repeat import repeat
+
+        calls = 0
+
+        def counted() -> CommitResult:
+            nonlocal calls
+            calls += 1
+            return attempt()
+
+        found = repeat(counted, attempts=self._most_attempts(options))
+        return found if calls == 1 else dataclasses.replace(found, statement_attempts=calls)
+
+    def _most_attempts(self, options: StatementOptions) -> int:
+        given = options.get("attempts")
+        given = self._attempts if given is None else given
+        return 1 if given is None else given
+
+    def check_readable_again(self, data: Any, options: StatementOptions) -> None:
+        """Refuse rows that can be read only once, if the statement may run more often.
+
+        Raises:
+            InvalidArgumentError: ``data`` is a stream, or may be one.
+        """
+        if self._most_attempts(options) != 1 and not hasattr(data, "__len__") and not isinstance(data, Handle):
+            raise InvalidArgumentError(
+                f"attempts is {self._most_attempts(options)}, and rows of type {type(data).__name__} can perhaps be "
+                "read only once: give them as a table in memory, or leave attempts out"
+            )
 
     def begin_at(
         self, snapshot: Snapshot | None, age: float | None, **options: Unpack[CommitOptions]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Progress, combined
-from refdelta.transaction.options import records_applications
+from refdelta.transaction.options import records_applications, without_attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from refdelta.api.transaction import WriteTransaction
-    from refdelta.transaction.options import CommitOptions
+    from refdelta.api.handle import Handle
+    from refdelta.transaction.options import StatementOptions
     from refdelta.transaction.results import CommitResult
 
 
@@ -30,8 +30,8 @@ class TableOptimizer:
         result["numFilesRemoved"]
     """
 
-    def __init__(self, begin: Callable[..., WriteTransaction]):
-        self._begin = begin
+    def __init__(self, table: Handle):
+        self._table = table
 
     def compact(
         self,
@@ -44,7 +44,7 @@ class TableOptimizer:
         *,
         min_file_size: int | None = None,
         progress: Progress | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Merge small files (OPTIMIZE), and rewrite files of which more than one row in twenty is deleted.
 
@@ -67,7 +67,7 @@ class TableOptimizer:
             min_file_size: files of at least this many bytes are not rewritten, unless many of their rows are deleted;
                 None for the target size.
             progress: called with the number of finished bins and the number of all bins.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. An ``executor`` decides
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`. An ``executor`` decides
                 how many bins are merged at once.
 
         Returns:
@@ -109,7 +109,7 @@ class TableOptimizer:
         min_commit_interval: float | dt.timedelta | None = None,
         *,
         progress: Progress | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Rewrite all files, with the rows of each partition in the order of a Z-curve (OPTIMIZE ZORDER BY).
 
@@ -161,7 +161,7 @@ class TableOptimizer:
         *,
         full: bool = False,
         progress: Progress | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Cluster the files of a clustered table by its clustering columns (OPTIMIZE; liquid clustering).
 
@@ -217,7 +217,7 @@ class TableOptimizer:
         min_commit_interval: float | dt.timedelta | None = None,
         *,
         progress: Progress | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Same as :meth:`refdelta.DeltaTable.reorg_purge`, with the further arguments of :meth:`compact`.
 
@@ -235,19 +235,25 @@ class TableOptimizer:
         return self._run(request, min_commit_interval, options)
 
     def _run(
-        self, request: OptimizeRequest, interval: float | dt.timedelta | None, options: CommitOptions
+        self, request: OptimizeRequest, interval: float | dt.timedelta | None, options: StatementOptions
     ) -> CommitResult:
         if interval is not None and records_applications(options):
             raise InvalidArgumentError(
                 "min_commit_interval makes several commits, and an application's version is recorded by one: "
                 "leave out min_commit_interval, or app_id and app_transactions"
             )
-        work, results = OptimizeWork(_seconds(interval)), []
-        while work.plan is None or work.left:
-            with self._begin(**options) as txn:
-                txn.optimize(request, work)
-                results.append(txn.commit())
-        return combined(results)
+        results: list[CommitResult] = []
+        own = without_attempts(options)
+
+        def attempt() -> CommitResult:
+            work = OptimizeWork(_seconds(interval))
+            while work.plan is None or work.left:
+                with self._table.begin(**own) as txn:
+                    txn.optimize(request, work)
+                    results.append(txn.commit())
+            return combined(results)
+
+        return self._table.repeated(attempt, options)
 
 
 def _seconds(interval: float | dt.timedelta | None) -> float | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.executor import Executor
     from refdelta.operations.maintenance.vacuum import Progress
-    from refdelta.transaction.options import CommitOptions, CommitProperties
+    from refdelta.transaction.options import CommitOptions, CommitProperties, StatementOptions
     from refdelta.transaction.results import CommitResult, VacuumResult
     from refdelta.transaction.time_travel import Version
 
@@ -37,7 +37,7 @@ class Statements(Handle):
         partition_by: Sequence[str] | str | None = None,
         *,
         partition_overwrite: arguments.PartitionOverwrite | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Commit data files that are in the table's folder already, in one commit. No file is written.
 
@@ -53,7 +53,7 @@ class Statements(Handle):
                 ``__arrow_c_schema__``.
             partition_by: the table's partition columns, which are compared; None skips the comparison.
             partition_overwrite: as for :func:`refdelta.write_deltalake`.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
             SchemaMismatchError: the files have other columns or types than the table.
@@ -74,6 +74,7 @@ class Statements(Handle):
         """
         from refdelta.operations.write.prepared_files import PreparedFiles
         from refdelta.operations.write.request import WriteRequest
+        from refdelta.transaction.options import without_attempts
 
         if mode not in ("append", "overwrite"):
             raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}; the table exists already")
@@ -82,13 +83,16 @@ class Statements(Handle):
         if files.removes and mode == "overwrite":
             raise InvalidArgumentError('mode="overwrite" removes all other files itself; leave out the RemoveActions')
 
+        own = without_attempts(options)
+
         def write(snapshot: Snapshot, age: float) -> CommitResult:
-            with self.begin_at(snapshot, age, **options) as txn:
+            with self.begin_at(snapshot, age, **own) as txn:
                 txn.write(files, request, always=True)
                 files.remove(txn)
                 return txn.commit()
 
-        return self.over_newest(write, again=mode == "append" and not files.removes)
+        again = mode == "append" and not files.removes
+        return self.repeated(lambda: self.over_newest(write, again=again), options)
 
     def transact(
         self,
@@ -125,22 +129,15 @@ class Statements(Handle):
             result = table.transact(lambda txn: txn.update({"amount": "amount + 1"}, predicate="id = 2"))
             result.version
         """
-        from refdelta.transaction.repeat import repeat
-
         if not callable(fn):
             raise InvalidArgumentError(f"fn must be a function of a transaction, not of type {type(fn).__name__}")
-
-        def attempt() -> CommitResult:
-            with self.begin(**options) as txn:
-                fn(txn)
-                return txn.commit()
-
-        return repeat(attempt, attempts=attempts)
+        given: StatementOptions = {**options, "attempts": attempts}
+        return self.run(fn, given)
 
     def delete(
         self,
         predicate: str | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Delete the rows for which ``predicate`` is true, or all rows, in one commit.
 
@@ -149,7 +146,7 @@ class Statements(Handle):
 
         Args:
             predicate: SQL in Spark's dialect; None deletes every row.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the commit; ``version`` is None if no row matched. Metrics: ``num_added_files``,
@@ -165,17 +162,19 @@ class Statements(Handle):
             result = table.delete("amount > 100 OR name = 'Ada'")
             result["num_deleted_rows"]
         """
-        with self.begin(**options) as txn:
+
+        def delete(txn: WriteTransaction) -> None:
             txn.commits_at_once = True
             txn.delete(predicate)
-            return txn.commit()
+
+        return self.run(delete, options)
 
     def update(
         self,
         updates: Mapping[str, str] | None = None,
         new_values: Mapping[str, Any] | None = None,
         predicate: str | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Set columns of the rows for which ``predicate`` is true, or of all rows, in one commit.
 
@@ -185,7 +184,7 @@ class Statements(Handle):
             updates: by column, an SQL expression in Spark's dialect; a name with dots is a field of a struct.
             new_values: by column, a Python value; give either ``updates`` or ``new_values``.
             predicate: SQL; rows for which it is null do not change. None updates every row.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the commit; ``version`` is None if no row matched. Metrics: ``num_added_files``,
@@ -201,10 +200,12 @@ class Statements(Handle):
             table.update({"amount": "amount * 1.1"}, predicate="day = DATE '2026-01-02'")
             table.update(new_values={"name": "O'Hara"}, predicate="id = 3")
         """
-        with self.begin(**options) as txn:
+
+        def update(txn: WriteTransaction) -> None:
             txn.commits_at_once = True
             txn.update(updates, new_values, predicate)
-            return txn.commit()
+
+        return self.run(update, options)
 
     def merge(
         self,
@@ -213,7 +214,7 @@ class Statements(Handle):
         source_alias: str | None = "s",
         target_alias: str | None = "t",
         merge_schema: bool = False,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> TableMerger[CommitResult]:
         """Begin a MERGE: add clauses to the result, then call ``execute()``, which runs it on the newest version, in
         one commit.
@@ -226,7 +227,7 @@ class Statements(Handle):
             source_alias: the name of the source in all expressions.
             target_alias: the name of the table in all expressions.
             merge_schema: add columns to the table that only the source has and that a clause sets.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The builder of the MERGE. Metrics of its result: ``num_source_rows``, ``num_target_rows_inserted``,
@@ -244,11 +245,14 @@ class Statements(Handle):
 
         check_options(options)
 
+        self.check_readable_again(source, options)
+
         def run(request: MergeRequest) -> CommitResult:
-            with self.begin(**options) as txn:
+            def merge(txn: WriteTransaction) -> None:
                 txn.commits_at_once = True
                 txn.run_merge(source, request)
-                return txn.commit()
+
+            return self.run(merge, options)
 
         return TableMerger(MergeRequest.of(predicate, source_alias, target_alias, merge_schema), run)
 
@@ -262,7 +266,7 @@ class Statements(Handle):
         """
         from refdelta.api.alter import TableAlterer
 
-        return TableAlterer(self.begin)
+        return TableAlterer(self)
 
     @property
     def optimize(self) -> TableOptimizer:
@@ -274,14 +278,14 @@ class Statements(Handle):
         """
         from refdelta.api.optimizer import TableOptimizer
 
-        return TableOptimizer(self.begin)
+        return TableOptimizer(self)
 
     def reorg_purge(
         self,
         partition_filters: Any = None,
         target_size: int | None = None,
         max_concurrent_tasks: int | None = None,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Rewrite all files that have deletion vectors, so that no live file holds deleted rows (REORG TABLE APPLY
         (PURGE)). ``vacuum`` then removes the old files.
@@ -291,7 +295,7 @@ class Statements(Handle):
             target_size: the size of a new file, in bytes; None for ``delta.targetFileSize``, or 128 MiB if that is not
                 set.
             max_concurrent_tasks: the number of files written at once.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the commit, with the metrics of :meth:`refdelta.api.optimizer.TableOptimizer.compact`;
@@ -317,7 +321,7 @@ class Statements(Handle):
     def reorg_upgrade_uniform(
         self,
         iceberg_compat_version: int = 2,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Enable ``icebergCompatV2``, and rewrite the table's files for it (REORG TABLE APPLY (UPGRADE UNIFORM)).
 
@@ -328,7 +332,7 @@ class Statements(Handle):
 
         Args:
             iceberg_compat_version: 2.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. ``isolation`` is always
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`. ``isolation`` is always
                 ``Serializable``.
 
         Returns:
@@ -344,16 +348,14 @@ class Statements(Handle):
             table.metadata().configuration["delta.enableIcebergCompatV2"]
         """
         options["isolation"] = "Serializable"
-        with self.begin(**options) as txn:
-            txn.reorg_upgrade_uniform(iceberg_compat_version)
-            return txn.commit()
+        return self.run(lambda txn: txn.reorg_upgrade_uniform(iceberg_compat_version), options)
 
     def restore(
         self,
         target: Version,
         *,
         ignore_missing_files: bool = False,
-        **options: Unpack[CommitOptions],
+        **options: Unpack[StatementOptions],
     ) -> CommitResult:
         """Restore the rows, schema, partition columns and properties of an earlier version, as a new version. Only the
         log is written.
@@ -365,7 +367,7 @@ class Statements(Handle):
             target: a version, or a time as a datetime or an ISO 8601 string (UTC if it names no zone), which stands for
                 the last version committed at or before it.
             ignore_missing_files: restore the remaining files if some files of that version are gone.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the commit; ``version`` is None if the table is in that state already. Metrics:
@@ -385,11 +387,9 @@ class Statements(Handle):
             table.delete()
             table.restore(0)
         """
-        with self.begin(**options) as txn:
-            txn.restore(target, ignore_missing_files=ignore_missing_files)
-            return txn.commit()
+        return self.run(lambda txn: txn.restore(target, ignore_missing_files=ignore_missing_files), options)
 
-    def repair(self, dry_run: bool = False, **options: Unpack[CommitOptions]) -> CommitResult:
+    def repair(self, dry_run: bool = False, **options: Unpack[StatementOptions]) -> CommitResult:
         """Remove the entries of data files that do not exist any more, so that the other rows can be read again.
 
         Spark calls it ``FSCK REPAIR TABLE``. The rows of these files are lost already: look for the files first, for
@@ -398,7 +398,7 @@ class Statements(Handle):
 
         Args:
             dry_run: only look for the files.
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
+            options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
             The result of the commit; ``version`` is None if no file is gone, or after a dry run. Metrics: ``dry_run``,
@@ -415,15 +415,15 @@ class Statements(Handle):
             table.repair()["files_removed"]
         """
         from refdelta.operations.maintenance.repair import missing_names
+        from refdelta.transaction.options import without_attempts
         from refdelta.transaction.results import CommitResult
 
         only_look = arguments.flag("dry_run", dry_run)
-        with self.begin(**options) as txn:
-            if only_look:
+        if only_look:
+            with self.begin(**without_attempts(options)) as txn:
                 metrics = {"dry_run": True, "files_removed": missing_names(txn.existing)}
                 return CommitResult(version=None, metrics=metrics)
-            txn.repair()
-            return txn.commit()
+        return self.run(lambda txn: txn.repair(), options)
 
     # --- files and the log ---
 

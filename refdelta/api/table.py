@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from refdelta import arguments
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
 from refdelta.errors import (
@@ -37,6 +38,8 @@ class DeltaTable(Reading, Statements):
         outside: further folders from which files are read if the log names them, with the same storage options; for a
             shallow clone, the table that was cloned. Nothing is written there. Without it, a log that names files
             outside of the table's folder is refused.
+        attempts: how often each statement of this handle may run after conflicts, unless it says otherwise; see
+            :class:`~refdelta.transaction.options.StatementOptions`. None for once.
 
     Raises:
         TableNotFoundError: there is no table.
@@ -59,9 +62,11 @@ class DeltaTable(Reading, Statements):
         storage_options: Mapping[str, str] | None = None,
         *,
         outside: Sequence[str | os.PathLike[str]] = (),
+        attempts: int | None = None,
     ):
         from refdelta.engine.log.location import open_location, with_others
 
+        self._attempts = arguments.whole("attempts", attempts)
         self._open(with_others(open_location(table_uri, storage_options), outside, storage_options), version)
 
     # --- making and finding tables ---

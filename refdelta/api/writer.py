@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from refdelta.api.handle import Handle
 from refdelta.api.table import DeltaTable
 from refdelta.api.transaction import WriteTransaction
 from refdelta.engine.log.location import open_location, with_others
@@ -13,7 +14,7 @@ from refdelta.errors import InvalidArgumentError, ProtocolChangedException, Tabl
 from refdelta.operations.write.append import Rows
 from refdelta.operations.write.request import WriteRequest
 from refdelta.operations.write.source import open_source
-from refdelta.transaction.options import check_options
+from refdelta.transaction.options import check_options, without_attempts
 from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from refdelta.arguments import PartitionOverwrite, SchemaMode, WriteMode
-    from refdelta.transaction.options import CommitOptions
+    from refdelta.transaction.options import StatementOptions
     from refdelta_storage import Store
 
 
@@ -41,7 +42,7 @@ def write_deltalake(
     target_file_size: int | None = None,
     partition_overwrite: PartitionOverwrite | None = None,
     outside: Sequence[str | os.PathLike[str]] = (),
-    **options: Unpack[CommitOptions],
+    **options: Unpack[StatementOptions],
 ) -> CommitResult:
     """Write rows to a Delta table in one commit. If the table does not exist, it is created.
 
@@ -70,7 +71,7 @@ def write_deltalake(
         partition_overwrite: with ``mode="overwrite"``, ``dynamic`` replaces only the partitions of which the data has
             rows.
         outside: for a URI, as :class:`~refdelta.DeltaTable` takes it; a handle has its own.
-        options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`. ``isolation`` matters to a
+        options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`. ``isolation`` matters to a
             write that reads the table: an overwrite, or a write of data from the same table.
 
     Returns:
@@ -94,6 +95,7 @@ def write_deltalake(
         write_deltalake(uri, rows.slice(0, 1), mode="overwrite", predicate="id = 3")
     """
     check_options(options)
+    own = without_attempts(options)
     request = WriteRequest(
         mode=mode,
         partition_by=partition_by,
@@ -119,13 +121,16 @@ def write_deltalake(
             # The rows are those of that snapshot, so the transaction begins there.
             snapshot, age = read, None
         begin = table.begin_at if table else partial(WriteTransaction, store)
-        with begin(snapshot, age=age, **options) as txn:
+        with begin(snapshot, age=age, **own) as txn:
             return write_and_commit(txn, source, request)
 
-    if table is None:
-        return write(existing(store), 0.0)
     # Data with a length is in memory, and can be read a second time.
-    return table.over_newest(write, again=request.mode == "append" and hasattr(data, "__len__"))
+    again = request.mode == "append" and hasattr(data, "__len__")
+    handle = table or Handle()
+    handle.check_readable_again(data, options)
+    return handle.repeated(
+        lambda: write(existing(store), 0.0) if table is None else table.over_newest(write, again=again), options
+    )
 
 
 def write_and_commit(

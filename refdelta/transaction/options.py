@@ -44,6 +44,21 @@ class CommitOptions(TypedDict, total=False):
     executor: Executor | None
 
 
+class StatementOptions(CommitOptions, total=False):
+    """The keyword arguments of a statement that commits by itself: those of :class:`CommitOptions`, and one more.
+
+    Attributes:
+        attempts: how often the statement may run in all: after a conflict, it runs again on the newest version, after a
+            random pause that grows. None for the default of the handle, which is 1 unless said.
+
+    Example::
+
+        table.delete("id = 3", attempts=5).statement_attempts
+    """
+
+    attempts: int | None
+
+
 class AppTransaction(Protocol):
     """An application transaction, such as deltalake's ``Transaction`` and :class:`refdelta.core.log.actions.Txn`."""
 
@@ -137,10 +152,15 @@ def check_options(options: CommitOptions) -> None:
         TypeError: there is no such option; the message suggests a similar one.
     """
     for name in options:
-        if name not in CommitOptions.__annotations__:
-            known = CommitOptions.__annotations__
+        if name not in StatementOptions.__annotations__:
+            known = StatementOptions.__annotations__
             hint = suggestion(name, known) or f"; options: {', '.join(known)}"
             raise TypeError(f"unexpected keyword argument {name!r}{hint}")
+
+
+def without_attempts(options: StatementOptions) -> CommitOptions:
+    """The options of one attempt of a statement."""
+    return {name: value for name, value in options.items() if name != "attempts"}  # type: ignore[return-value]
 
 
 def records_applications(options: CommitOptions) -> bool:

@@ -21,6 +21,7 @@ class CommitResult(Mapping[str, Any]):
     Attributes:
         version: the version that was created, or None if nothing was written.
         attempts: the number of attempts to put the log entry; 1 if no other writer came first.
+        statement_attempts: how often the statement ran; more than 1 after conflicts, if it was to be repeated.
         rebased_over: the winners' versions over which the commit was rebased, in order.
         fallbacks: for each conflict check that was done by file instead of by row, the reason.
         metrics: counts by deltalake's names (``num_added_files``, ``num_added_rows``, ...); sizes in bytes, times in
@@ -38,9 +39,10 @@ class CommitResult(Mapping[str, Any]):
     rebased_over: tuple[int, ...] = ()
     fallbacks: tuple[str, ...] = ()
     metrics: Mapping[str, Any] = field(default_factory=lambda: _NO_METRICS)
+    statement_attempts: int = 1
 
     def _items(self) -> dict[str, Any]:
-        own = {"version": self.version, "attempts": self.attempts}
+        own = {"version": self.version, "attempts": self.attempts, "statement_attempts": self.statement_attempts}
         lists = {"rebased_over": list(self.rebased_over), "fallbacks": list(self.fallbacks)}
         return {**own, **lists, **self.metrics}
 
@@ -63,7 +65,7 @@ class CommitResult(Mapping[str, Any]):
     def _notable(self) -> dict[str, Any]:
         """The facts that differ from one commit to the next: no zeros, and not that the first attempt succeeded."""
         items = {name: value for name, value in self._items().items() if name != "version" and value}
-        return items if self.attempts > 1 else {name: value for name, value in items.items() if name != "attempts"}
+        return {name: value for name, value in items.items() if value != 1 or not name.endswith("attempts")}
 
 
 class VacuumResult(list[str]):
