@@ -13,7 +13,6 @@ from refdelta.transaction.results import CommitResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from refdelta.api.handle import Handle
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitOptions, StatementOptions
     from refdelta.transaction.transaction import Transaction
@@ -497,8 +496,12 @@ class TableAlterer(Alterations[CommitResult]):
         result.version
     """
 
-    def __init__(self, table: Handle):
-        self._table = table
+    def __init__(
+        self,
+        begin: Callable[..., Transaction],
+        run: Callable[[Callable[[Transaction], object], StatementOptions], CommitResult],
+    ):
+        self._begin, self._run = begin, run
 
     def _alter(
         self,
@@ -507,7 +510,7 @@ class TableAlterer(Alterations[CommitResult]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> CommitResult:
-        return self._table.run(lambda txn: txn.run(operation.__name__, operation, *args, **kwargs), options)
+        return self._run(lambda txn: txn.run(operation.__name__, operation, *args, **kwargs), options)
 
     def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[StatementOptions]) -> CommitResult:
         """Same as :meth:`Alterations.set_table_properties`. Row tracking gives ids to the existing files first, in
@@ -528,7 +531,7 @@ class TableAlterer(Alterations[CommitResult]):
         lost = 0
         while True:
             try:
-                with self._table.begin(**options) as txn:
+                with self._begin(**options) as txn:
                     if not txn.run("backfill_row_ids", backfill, max(1, FILES_AT_ONCE >> lost)):
                         return
                     txn.commit()
@@ -607,5 +610,5 @@ class TableAlterer(Alterations[CommitResult]):
                 "leave out app_id and app_transactions"
             )
         return drop_feature(
-            lambda: self._table.begin(**without_attempts(options)), feature, truncate_history=truncate_history
+            lambda: self._begin(**without_attempts(options)), feature, truncate_history=truncate_history
         )

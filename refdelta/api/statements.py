@@ -266,7 +266,7 @@ class Statements(Handle):
         """
         from refdelta.api.alter import TableAlterer
 
-        return TableAlterer(self)
+        return TableAlterer(self.begin, self.run)
 
     @property
     def optimize(self) -> TableOptimizer:

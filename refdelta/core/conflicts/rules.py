@@ -217,8 +217,9 @@ def _files_added(asked: ConflictCheck) -> Found:
     if asked.overlooks:
         return None
     if not asked.state.changes.row_level:
-        found = _paths(add.path for add in asked.should_have_read)
-        return found and msgspec.structs.replace(found, because=FILES_DECIDE if asked.state.changes.vectors else None)
+        return _paths(
+            (add.path for add in asked.should_have_read), FILES_DECIDE if asked.state.changes.vectors else None
+        )
     certain, open_ = asked.added_rows()
     if certain or not open_:
         return _paths(add.path for add in certain)
@@ -228,8 +229,7 @@ def _files_added(asked: ConflictCheck) -> Found:
         refusal = asked.state.read.undecidable or asked.facts.refusal
         if refusal is None:
             return NeedRows(tuple(unknown))
-        found = _paths(one.add.path for one in unknown)
-        return found and msgspec.structs.replace(found, because=refusal)
+        return _paths((one.add.path for one in unknown), refusal)
     return _paths(one.add.path for one in open_ if matches[file_key(one.add)])
 
 
@@ -256,9 +256,9 @@ def _append_skipped(asked: ConflictCheck) -> Found:
     return None if skipped is None else _paths(add.path for add in skipped.adds) or _PLAIN
 
 
-def _paths(paths: Iterable[str]) -> Dispute | None:
+def _paths(paths: Iterable[str], because: str | None = None) -> Dispute | None:
     found = tuple(dict.fromkeys(itertools.islice(paths, FILES_KEPT)))
-    return Dispute(found) if found else None
+    return Dispute(found, because=because) if found else None
 
 
 RULES: tuple[Rule, ...] = (

@@ -31,11 +31,7 @@ from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL, MOST_ROWS, any_of
 from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
 
-FILES_DECIDE = (
-    "rows were not compared: the table has partition columns, or that was asked for (the property "
-    "refdelta.rowLevelConcurrency, or CommitProperties.row_level, decides)"
-)
-"""The reason for a conflict that rows might not have."""
+FILES_DECIDE = "rows were not compared, which refdelta.rowLevelConcurrency or CommitProperties.row_level would ask for"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
