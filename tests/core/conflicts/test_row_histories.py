@@ -46,7 +46,7 @@ def begin(table: Table, operation: tuple, age: int) -> Transaction:
 
 def may_refuse(txn: Transaction, winners: list[Change]) -> bool:
     if txn.rearranges:
-        return txn.permutes and any(one.removed or one.txn.rearranges for one in winners)
+        return txn.permutes and any(one.removed or one.txn.rearranges or one.txn.restores for one in winners)
     if txn.restores or any(one.txn.restores or one.txn.permutes for one in winners):
         # These replace whole files, so that no row of theirs can be followed.
         return bool(winners) and not txn.blind
