@@ -84,16 +84,16 @@ class ShuffledSource:
         self._spark, self._source, self._plan, self._size = spark, source, plan, size
         self._matched = BitMap64()  # the numbers of the source's rows that match
 
-    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """True if one of these rows of the table matches a row of the source."""
+    def matching(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+        """See :class:`~refdelta.operations.merge.execution.MergeStrategy`."""
         plan = self._plan
         source = self._source.columns(path[1] for path in plan.on.columns if path[0] == plan.source_alias)
         needed = {path[1] for path in plan.on.columns if path[0] == plan.target_alias}
+        before = 0
         for piece in gathered(rows, PIECE_BYTES):
             keys = piece.select([name for name in piece.column_names if name in needed])
-            if _matches(plan, source, keys):
-                return True
-        return False
+            yield pc.add(to_positions(_matches(plan, source, keys)).cast(pa.int64()), before)
+            before += piece.num_rows
 
     def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - Spark reads here
         """The first pass: the positions of the rows that match."""
@@ -253,20 +253,21 @@ def _matching(source: Any, numbers: BitMap64) -> Any:
     return tasks.over(source, keep, schema)
 
 
-def _matches(plan: MergePlan, source: Any, piece: pa.Table) -> bool:
-    """True if a row of a piece of the table matches a row of the source."""
+def _matches(plan: MergePlan, source: Any, piece: pa.Table) -> BitMap64:
+    """The numbers of the rows of a piece of the table that match a row of the source."""
     fields = delta_schema(source.schema)
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fit = as_engine(fields)
         with reported():
+            found = BitMap64()
             for rows in gathered(map(fit, batches), PIECE_BYTES):
-                if len(Matcher(plan.on, plan.target_alias, plan.source_alias, rows).pairs(piece)):
-                    yield pa.record_batch({"found": [True]})
-                    break
+                found |= to_bitmap(Matcher(plan.on, plan.target_alias, plan.source_alias, rows).pairs(piece).target)
+            yield pa.record_batch({"rows": [found.serialize()]})
 
     with running():
-        return bool(tasks.over(source, look, "found boolean").take(1))
+        parts = tasks.over(source, look, "rows binary").collect()
+    return BitMap64().union(*(BitMap64.deserialize(bytes(part[0])) for part in parts))
 
 
 def _rows_of(spark: Any, table: Snapshot, shared: Sequence[FileShare]) -> Any:

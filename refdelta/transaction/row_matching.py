@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +17,7 @@ from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.core.rows.sets import MOST_ROWS, shown
 from refdelta.engine.log.state import adds_table
+from refdelta.engine.parquet.dv import to_bitmap, to_positions
 from refdelta.errors import DeltaError, ExpressionError
 
 if TYPE_CHECKING:
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.errors import ConflictDetails
 
+Item = TypeVar("Item")
+
 _CONFIRMED = 10_000
 """The most rows that are confirmed in a file."""
 
-Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], bool]
-"""A finer test than a predicate: True if one of the rows, in batches of the table's schema, would have been read."""
+Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Array]]
+"""A finer test than a predicate: the numbers of the rows that would have been read, as they are found, of rows in
+batches of the table's schema. They come in any order, and may come twice.
+"""
 
 
 @dataclass
@@ -90,7 +95,7 @@ class RowMatching:
                 for found in find_rows(plan_scan(alone, [], predicate)):
                     rows = found.rows
                     if matches is not None and not trusted:
-                        rows = _single_matches(alone, wanted, rows, matches)
+                        rows = _finer(alone, wanted, rows, matches)
                     left = left - rows
             except ExpressionError:
                 return trusted
@@ -119,28 +124,29 @@ def _matches(alone: Snapshot, predicate: Predicate, matches: Matches | None) -> 
     scan = plan_scan(alone, [] if matches is None else None, predicate)
     if not scan.files.num_rows:
         return False
-    with closing(_generator(scan.to_batches())) as batches:
+    batches = scan.to_batches()
+    with closing(_generator(batches if matches is None else filter(len, matches(batches)))) as found:
         try:
-            return next(batches, None) is not None if matches is None else matches(batches)
+            return next(found, None) is not None
         except ExpressionError:
             # The statement would have failed on such a row, so its result would have been another one.
             return True
 
 
-def _single_matches(alone: Snapshot, file: AddedRows, rows: BitMap64, matches: Matches) -> BitMap64:
-    """The rows that match by themselves."""
+def _finer(alone: Snapshot, file: AddedRows, rows: BitMap64, matches: Matches) -> BitMap64:
+    """Those of some rows of a file that a finer test finds."""
     from refdelta.engine.scan.scan import plan_scan
 
+    some = alone.with_files(adds_table([only(dataclasses.replace(file, rows=rows))]))
+    positions = to_positions(rows)
     found = BitMap64()
-    for row in rows:
-        single = alone.with_files(adds_table([only(dataclasses.replace(file, rows=BitMap64([row])))]))
-        if matches(plan_scan(single).to_batches()):
-            found.add(row)
+    for numbers in matches(plan_scan(some).to_batches()):
+        found |= to_bitmap(positions.take(numbers))
     return found
 
 
-def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    yield from batches
+def _generator(items: Iterator[Item]) -> Generator[Item, None, None]:
+    yield from items
 
 
 def only(rows: AddedRows) -> Add:

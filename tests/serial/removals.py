@@ -159,7 +159,7 @@ def _matches_alone() -> Patches:
     """Rows of others count if they match the source, and not if a clause by source would change them."""
 
     def concerns(self: Any, rows: Any) -> bool:
-        return bool(self.strategy.matches_any(rows))
+        return self.strategy.matching(rows)
 
     return [mock.patch.object(execution.MergeExecution, "_concerns", concerns)]
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyroaring import BitMap64
 
 from refdelta import CommitProperties, DeltaTable, RowBudget, errors, write_deltalake
 from refdelta.core.conflicts.state import AddedRows
+from refdelta.core.expressions.predicate import TRUE
 from refdelta.core.log.actions import Add
 from refdelta.core.rows.deletion_vector import locate, parse_bitmap
-from refdelta.transaction.row_matching import only
+from refdelta.engine.log.state import to_adds
+from refdelta.transaction.row_matching import RowMatching, only
 
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.isolationLevel": "Serializable"}
 
@@ -156,3 +161,21 @@ def test_a_predicate_that_fails_over_a_new_row_matches_it(tmp_path):
     insert(tmp_path, a=[-1, 9], b=[1, 1])
     with pytest.raises(errors.ConcurrentAppendException):
         late.commit()
+
+
+def test_the_finer_test_sees_all_rows_that_moved_to_a_file_at_once(tmp_path):
+    snapshot = table(tmp_path)._snapshot
+    (add,) = to_adds(snapshot.files)
+    asked = []
+
+    def odd(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Array]:
+        for batch in batches:
+            asked.append(batch.column("a").to_pylist())
+            yield pc.indices_nonzero(pc.bit_wise_and(batch.column("a"), 1))
+
+    matching = RowMatching()
+    matching.add(TRUE, odd)
+    for rows, confirmed in (([1, 3, 7], True), ([1, 4], False)):
+        moved = [AddedRows(add, BitMap64(rows))]
+        assert matching.confirms(snapshot, moved, trusted=False) == confirmed
+    assert asked == [[1, 3, 7], [1, 4]]

@@ -63,9 +63,9 @@ class Collected:
     def _source(self) -> pa.Table:
         return self.pieces.matcher.source
 
-    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """True if one of these rows matches a row of the source."""
-        return self.pieces.matches_any(rows)
+    def matching(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+        """See :class:`~refdelta.operations.merge.execution.MergeStrategy`."""
+        return self.pieces.matching(rows)
 
     def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - the join is as exact
         """The first pass; see :class:`~refdelta.operations.merge.execution.MergeStrategy`."""

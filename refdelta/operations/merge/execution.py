@@ -11,6 +11,9 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from refdelta.core.expressions.predicate import FALSE, disjunction
 from refdelta.core.pruning.stats import load_stats, lookup
 from refdelta.engine.expressions.evaluate import row_mask
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyroaring import BitMap64
 
     from refdelta.core.expressions.predicate import Predicate
@@ -46,8 +48,10 @@ class MergeStrategy(Protocol):
     def keys(self) -> KeyValues:
         """The keys of the source."""
 
-    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """True if one of these rows, of the table's schema, matches a row of the source."""
+    def matching(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+        """The numbers of those of these rows, of the table's schema, that match a row of the source, as they are found.
+        A number may come twice.
+        """
 
     def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:
         """The first pass.
@@ -115,23 +119,27 @@ class MergeExecution:
         for number, add in zip(numbers, to_adds(chosen(self.candidates, numbers)), strict=True):
             self.txn.read_rows(add, found.matching[number])
 
-    def _concerns(self, rows: Iterator[pa.RecordBatch]) -> bool:
-        """True if one of these rows, of the table's schema, matches a row of the source, or satisfies the condition of
-        a WHEN NOT MATCHED BY SOURCE clause.
+    def _concerns(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Array]:
+        """The numbers of those of these rows, of the table's schema, that match a row of the source, or satisfy the
+        condition of a WHEN NOT MATCHED BY SOURCE clause.
         """
         alias = self.plan.target_alias
         condition = disjunction(clause.condition for clause in self.plan.of_rest if clause.condition is not None)
-        changed = False
+        changed: list[pa.Array] = []
 
-        def others() -> Iterator[pa.RecordBatch]:
-            nonlocal changed
+        def noted() -> Iterator[pa.RecordBatch]:
+            before = 0
             for batch in rows:
-                changed = condition != FALSE and bool(row_mask(condition, side(alias, batch)).true_count)
-                if changed:
-                    return
+                if condition != FALSE:
+                    numbers = pc.indices_nonzero(row_mask(condition, side(alias, batch)))
+                    changed.append(pc.add(numbers.cast(pa.int64()), before))
+                before += batch.num_rows
                 yield batch
 
-        return self.strategy.matches_any(others()) or changed
+        for numbers in self.strategy.matching(noted()):
+            yield numbers
+            yield from changed
+            changed.clear()
 
     def write(self, snapshot: Snapshot) -> RewriteResult:
         """The second pass: write the rows that change and the rows that are inserted.

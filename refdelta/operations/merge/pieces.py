@@ -117,9 +117,12 @@ class Pieces:
 
     # --- the first pass ---
 
-    def matches_any(self, rows: Iterable[pa.RecordBatch]) -> bool:
-        """True if a row matches a row of the source."""
-        return any(len(self.matcher.pairs(piece)) for piece in gathered(rows, self.piece_bytes))
+    def matching(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+        """For each piece of some rows of the table, the numbers of those that match a row of the source."""
+        before = 0
+        for piece in gathered(rows, self.piece_bytes):
+            yield pc.add(self.matcher.pairs(piece).target, before)
+            before += piece.num_rows
 
     def find(self, located: Iterable[tuple[pa.Table, pa.Array, pa.Array]]) -> MergeMatches:
         """The rows that match and the rows that change.
