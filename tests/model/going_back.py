@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations, pairwise, product
 from typing import Any
 
@@ -17,7 +18,10 @@ from model.contents import Violation
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import LOG, VERSIONED, checksum_key, commit_key
+from refdelta.core.log.segment import LogFile
 from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
+from refdelta.engine.log.checksum_write import put_for
+from refdelta.engine.log.identity import CommitIdentity, Placement
 from refdelta.engine.log.managed_log import CatalogReplacedError, ManagedStore, Ratified, RatifiedCommit, Refused
 from refdelta.errors import CatalogMismatchError
 from refdelta_storage import Created, MemoryStore, StorageError
@@ -30,7 +34,8 @@ a publishes; P: a program that opens the table for it does.
 
 Beside these: s, r: a copy of the database is taken, and put back; S, R: of the folder; x: while writer a commits,
 another one commits and publishes, and the database is put back; y: it is put back while writer a publishes; o: another
-catalog publishes in the folder; A, D: adopt, without and with discarding.
+catalog publishes in the folder; A, D: adopt, without and with discarding; c, d: as a and f, but the checksum comes
+later, or never; l: those come that have not come yet.
 """
 
 
@@ -111,7 +116,7 @@ class Writer:
         if keys != [commit_key(version) for version in range(len(keys))]:
             raise StorageError(f"the log has {keys}")
 
-    def commit(self) -> None:
+    def commit(self, *, late: bool = False) -> None:
         """Read what is new, and commit. If it is acknowledged, the world takes note."""
         if not self.seen:
             self.open()
@@ -129,7 +134,12 @@ class Writer:
                 self.seen.append(data)
                 self.world.acknowledged.append(data)
                 if self.world.checksums:
-                    self.world.folder.put_if_absent(checksum_key(version), data)
+                    file = LogFile(commit_key(version), len(data), None, version, version)
+                    info = CommitInfo(fields=json.loads(data)["commitInfo"])
+                    placement = Placement(self.log, CommitIdentity(file, info), version)
+                    self.world.late.append(partial(put_for, placement, checksum_key(version), data))
+                    if not late:
+                        self.world.late.pop()()
                 return
 
 
@@ -143,6 +153,7 @@ class World:
         copies: the copies that were taken.
         between: called before a proposal.
         foreign: whether another catalog has published.
+        late: the checksums that are still to be written.
     """
 
     def __init__(self, *, inline: bool, checksums: bool) -> None:
@@ -155,6 +166,7 @@ class World:
         self.copies: dict[str, Any] = {}
         self.between: Callable[[], None] = _nothing
         self.foreign = False
+        self.late: list[Callable[[], bool]] = []
         self._number = 0
         self.open = {name: Writer(self) for name in "ab"}
         for writer in self.open.values():
@@ -179,6 +191,14 @@ class World:
                 self.open[op].commit()
             case "f":
                 Writer(self).commit()
+            case "c":
+                self.open["a"].commit(late=True)
+            case "d":
+                Writer(self).commit(late=True)
+            case "l":
+                late, self.late = self.late, []
+                for put in late:
+                    put()
             case "g":
                 writer = Writer(self)
                 writer.commit()

@@ -14,6 +14,7 @@ from model import going_back
 from model.contents import Violation
 from model.going_back import OPS, World, histories, play
 from refdelta.engine.log import managed_log
+from refdelta.engine.log.identity import Placement
 from refdelta.engine.log.managed_log import ManagedStore
 from refdelta.errors import CatalogMismatchError
 from refdelta_storage import Created
@@ -21,6 +22,7 @@ from refdelta_storage import Created
 pytestmark = pytest.mark.whole
 
 WAYS = [(inline, checksums) for inline in (False, True) for checksums in (False, True)]
+LATE = "bcdl"
 WORLDS = pytest.mark.parametrize(("inline", "checksums"), WAYS)
 
 
@@ -36,6 +38,12 @@ def test_a_copy_is_restored_among_two_operations(copy, inline, checksums):
     ends = explore(2, copy, inline=inline, checksums=checksums)
     assert ends["whole"] > 100
     assert ends["refused"] > 20
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("copy", ["sr", "SR"])
+def test_a_copy_is_restored_before_late_checksums(copy, inline):
+    assert Counter(play(one, inline=inline, checksums=True) for one in histories(3, copy, LATE))["whole"] > 100
 
 
 @pytest.mark.parametrize("inline", [False, True])
@@ -110,6 +118,8 @@ LEFT_OUT = {
     "another database is compared before a commit": ("sx", going_back.Part, "_check", lambda _: None),
     "what a handle has seen is compared with another database": ("sr", ManagedStore, "_compare", compares_no_tip),
     "a version is not another commit than before": ("sr", managed_log, "_differ", lambda *_: False),
+    "the version of a checksum is looked for after it was written": ("sr", Placement, "stands", lambda _: True),
+    "a catalog is asked for the version of a checksum": ("sr", ManagedStore, "holds", lambda *_: True),
 }
 
 
@@ -118,10 +128,10 @@ def test_a_rule_that_is_left_out_is_found(rule):
     copy, *wrong = LEFT_OUT[rule]
 
     def search() -> None:
-        for length in (2, 3):
+        for length, ops in ((2, OPS), (3, LATE), (3, OPS)):
             for inline in (False, True):
-                for history in histories(length, copy):
-                    play(history, inline=inline)
+                for history in histories(length, copy, ops):
+                    play(history, inline=inline, checksums=ops == LATE)
 
     with mock.patch.object(*wrong), pytest.raises(Violation):
         search()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from refdelta.core.log.paths import checksum_key
 from refdelta.engine.log.identity import CommitIdentity, Placement
-from refdelta.engine.log.managed_log import managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta_storage.base import Created
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 def put_checksum(store: Store, snapshot: Snapshot, data: bytes) -> bool:
     """Write the ``.crc`` file of a version that was committed just now. An existing file is never overwritten.
 
-    The version is looked for afterwards only; before it was when it was committed. One that a catalog has not published
-    is not looked for.
+    The version is looked for afterwards only; before it was when it was committed. If it is no longer there, or that is
+    not known, since the store or the catalog fails, the file is removed again.
 
     Args:
         store: the table's folder.
@@ -32,15 +31,22 @@ def put_checksum(store: Store, snapshot: Snapshot, data: bytes) -> bool:
     Raises:
         StoreError: the store refused or failed. The commit stands nevertheless.
     """
-    version = snapshot.version
-    key, managed = checksum_key(version), managed_by(store)
-    identity = CommitIdentity.of(snapshot) if managed is None or managed.published >= version else None
-    placement = Placement(store, identity, version)
+    key = checksum_key(snapshot.version)
+    placement = Placement(store, CommitIdentity.of(snapshot), snapshot.version)
+    return put_for(placement, key, data)
+
+
+def put_for(placement: Placement, key: str, data: bytes) -> bool:
+    """Put a file that does not exist yet beside a version. See :func:`put_checksum`."""
     placement.writes(key, data)
     with store_errors(f"write {key}"):
         # A file that a power cut has damaged is read as a missing one; a sync to disk would cost as much as the commit.
-        created = isinstance(store.hasty().put_if_absent(key, data), Created)
-        if created and not placement.stands():
-            placement.remove()
+        if not isinstance(placement.store.hasty().put_if_absent(key, data), Created):
             return False
-        return created
+        stands = False
+        try:
+            stands = placement.stands()
+        finally:
+            if not stands:
+                placement.remove()
+        return stands

@@ -60,11 +60,14 @@ class CommitIdentity(msgspec.Struct, frozen=True):
         return isinstance(self.look(store), Yes)
 
     def look(self, store: Store) -> Yes | No | Replaced:
-        """Look whether the log in a store still has this commit. One request, two if the object has another tag.
+        """Look whether the log in a store still has this commit. One request, two if the object has another tag. Of a
+        version that is not published, the catalog is asked.
 
         Raises ``StorageError``.
         """
         managed = managed_by(store)
+        if managed is not None and (holds := managed.holds(self.file.version)) is not None:
+            return Yes() if holds else Replaced()
         store = store if managed is None else managed.inner
         file, same = self.file, False
         try:

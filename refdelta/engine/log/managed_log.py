@@ -433,6 +433,20 @@ class ManagedStore(WrapperStore):
         """Key, size and time of a commit, as in listings."""
         return commit_key(commit.version), commit.size, commit.timestamp_ms
 
+    def holds(self, version: int) -> bool | None:
+        """Whether the catalog, which is asked, has the same commit of a version as before; None if it has published the
+        version, so that the folder tells.
+
+        Raises:
+            StorageError: the catalog failed.
+        """
+        if version <= self._published:
+            return None
+        try:
+            return any(commit.version == version for commit in self.ask(version).commits) or None
+        except CatalogMismatchError:
+            return False
+
     def has_backlog(self) -> bool:
         """Whether more commits wait to be published than should (``BACKLOG``).
 
