@@ -2,8 +2,10 @@
 have the table open. Every history of a small scope is in tests/model/test_catalog_goes_back.py.
 """
 
+import contextlib
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
@@ -174,6 +176,22 @@ def test_a_program_does_not_go_on_with_a_file_of_the_database_that_was_removed(p
     for table in (other, place.table):
         with pytest.raises(errors.CatalogMismatchError):
             append(table, 4)
+
+
+def test_rows_of_the_database_that_go_back_in_their_place(place):
+    """No other database can be told, and nothing of the lost version is published: the folder has its checksum."""
+    late = place.fresh()
+    late.version()
+    place.append(3)
+    place.catalog.close()
+    with contextlib.closing(sqlite3.connect(place.database)) as database, database:
+        database.execute("DELETE FROM refdelta_commits WHERE version = 3")
+        database.execute("UPDATE refdelta_tables SET latest = 2")
+    with pytest.raises(errors.CatalogMismatchError, match="refdelta catalog adopt"):
+        append(late, 100)
+    assert place.opened().adopt(NAME, discard=True).dropped == (3,)
+    append(place.fresh(), 4)
+    assert ids(check_log(place.opened())) == [1, 2, 4]
 
 
 def test_a_copy_that_has_all_is_no_difference(place):

@@ -47,6 +47,12 @@ def test_a_copy_is_restored_before_late_checksums(copy, inline):
 
 
 @pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("copy", ["sr", "SR"])
+def test_a_copy_is_restored_after_lost_proposals(copy, inline):
+    assert Counter(play(one, inline=inline) for one in histories(4, copy, "abe"))["whole"] > 100
+
+
+@pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("copy", ["sx", "sy", "so"])
 def test_a_copy_is_restored_while_another_program_is_at_work(copy, inline):
     assert explore(2, copy, inline=inline)["refused"] > 20

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from refdelta.core.log.checksum import decode_checksum
 from refdelta.core.log.paths import checksum_key
 from refdelta.engine.log.identity import CommitIdentity, Placement
 from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import InvalidLogError
 from refdelta_storage.base import Created
+from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from refdelta.core.log.actions import CommitInfo
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
 
 
 def put_checksum(store: Store, snapshot: Snapshot, data: bytes) -> bool:
-    """Write the ``.crc`` file of a version that was committed just now. An existing file is never overwritten.
+    """Write the ``.crc`` file of a version that was committed just now. An existing file is replaced only if it is of
+    another commit, which is none of this table.
 
     The version is looked for afterwards only; before it was when it was committed. If it is no longer there, or that is
     not known, since the store or the catalog fails, the file is removed again.
@@ -33,15 +41,17 @@ def put_checksum(store: Store, snapshot: Snapshot, data: bytes) -> bool:
     """
     key = checksum_key(snapshot.version)
     placement = Placement(store, CommitIdentity.of(snapshot), snapshot.version)
-    return put_for(placement, key, data)
+    return put_for(placement, key, data, partial(_is_of_another, snapshot.commit_info))
 
 
-def put_for(placement: Placement, key: str, data: bytes) -> bool:
-    """Put a file that does not exist yet beside a version. See :func:`put_checksum`."""
+def put_for(placement: Placement, key: str, data: bytes, is_of_another: Callable[[bytes], bool]) -> bool:
+    """Put a file beside a version; ``is_of_another`` tells of one that is there whether another commit has left it. See
+    :func:`put_checksum`.
+    """
     placement.writes(key, data)
     with store_errors(f"write {key}"):
         # A file that a power cut has damaged is read as a missing one; a sync to disk would cost as much as the commit.
-        if not isinstance(placement.store.hasty().put_if_absent(key, data), Created):
+        if not (_put(placement, key, data) or (_removes(placement, key, is_of_another) and _put(placement, key, data))):
             return False
         stands = False
         try:
@@ -50,3 +60,29 @@ def put_for(placement: Placement, key: str, data: bytes) -> bool:
             if not stands:
                 placement.remove()
         return stands
+
+
+def _put(placement: Placement, key: str, data: bytes) -> bool:
+    return isinstance(placement.store.hasty().put_if_absent(key, data), Created)
+
+
+def _removes(placement: Placement, key: str, is_of_another: Callable[[bytes], bool]) -> bool:
+    """Remove a file that another commit has left, if the version of this one is in the log."""
+    try:
+        found, content = placement.store.head(key), placement.store.get(key)
+    except ObjectNotFoundError:
+        return True
+    if not is_of_another(content) or not placement.stands():
+        return False
+    placement.store.delete_unchanged([found])
+    return True
+
+
+def _is_of_another(info: CommitInfo | None, content: bytes) -> bool:
+    """Whether a checksum names another transaction."""
+    own = None if info is None else info.fields.get("txnId")
+    try:
+        theirs = decode_checksum(content, "").txn_id
+    except InvalidLogError:
+        return False
+    return None not in (own, theirs) and own != theirs

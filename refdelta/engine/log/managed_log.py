@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 from typing import Protocol as Interface
 
-from refdelta.core.log.paths import LOG, MAX_VERSION, VERSIONED, commit_key, parse_log_name
+from refdelta.core.log.paths import LOG, MAX_VERSION, VERSIONED, checksum_key, commit_key, parse_log_name
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import CatalogMismatchError, UnsupportedFeatureError
@@ -329,7 +329,7 @@ class ManagedStore(WrapperStore):
             InvalidLogError: it has no in-commit timestamp.
         """
         timestamp = in_commit_timestamp(data, commit_key(version))
-        if self._suspect or not self._looks_right(version):
+        if self._suspect or version <= self._latest or not self._looks_right(version):
             self._suspect = True
             self.ask(version)
         if self.ratifier.inline:
@@ -341,22 +341,25 @@ class ManagedStore(WrapperStore):
         if isinstance(outcome, Created):
             self._remember([commit if self.ratifier.inline else replace(commit, data=None)])
             self._latest = max(self._latest, version)
-        elif isinstance(outcome, Refused):
+        elif isinstance(outcome, Refused) and outcome.winners:
             self._remember(outcome.winners)
+            # A catalog that forgets these has gone back, and is asked before the next proposal.
+            self._latest = max(self._latest, outcome.winners[-1].version)
         return outcome
 
     def _looks_right(self, version: int) -> bool:
-        """Whether the folder has the newest published version, and not the one that is proposed. On a disk alone, where
-        a look takes microseconds; elsewhere the publisher finds out.
+        """Whether the folder has the newest published version, and neither commit nor checksum of the one that is
+        proposed. On a disk alone, where a look takes microseconds; elsewhere the publisher finds out.
         """
         found = self.inner.capabilities
         if found.remote or not found.durable:
             return True
-        return (self._published < 0 or self._has(self._published)) and not self._has(version)
+        known = self._published < 0 or self._has(commit_key(self._published))
+        return known and not self._has(commit_key(version)) and not self._has(checksum_key(version))
 
-    def _has(self, version: int) -> bool:
+    def _has(self, key: str) -> bool:
         try:
-            self.inner.head(commit_key(version))
+            self.inner.head(key)
         except ObjectNotFoundError:
             return False
         return True
@@ -501,7 +504,7 @@ class ManagedStore(WrapperStore):
         commits = self.unpublished()
         if commits:
             before = commits[0].version - 1
-            if not self._has(before):
+            if not self._has(commit_key(before)):
                 raise self._mismatch(MISSING, f"{before} is published by the catalog, and the folder lacks it")
         return commits
 

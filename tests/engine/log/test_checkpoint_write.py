@@ -353,6 +353,21 @@ def test_files_by_how_many_of_their_rows_are_deleted():
     assert checksum.deleted_record_counts == (1, 2, 2, 1, 0, 0, 0, 1, 2, 2)
 
 
+def test_a_checksum_that_another_commit_has_left_is_replaced():
+    """A commit that its catalog has forgotten had the same version."""
+    store = MemoryStore(None)
+    snapshot = table(store, [add("a")], [add("b")])
+    own = snapshot.checksum()
+    data, lost = encode_checksum(own), encode_checksum(msgspec.structs.replace(own, txn_id="of another"))
+    store.put(checksum_key(1), lost)
+    assert put_checksum(store, snapshot, data)
+    assert store.get(checksum_key(1)) == data
+    store.put(checksum_key(1), lost)
+    store.put(commit_key(1), store.get(commit_key(0)))
+    assert not put_checksum(store, snapshot, data), "the version is another commit's by now"
+    assert store.get(checksum_key(1)) == lost
+
+
 def test_a_checksum_is_never_overwritten():
     store = MemoryStore(None)
     snapshot = table(store, [add("a")])
