@@ -128,24 +128,23 @@ class Alterations(Generic[R]):
         return self._alter(options, cluster_by, columns)
 
     def add_constraint(self, constraints: Mapping[str, str], **options: Unpack[StatementOptions]) -> R:
-        """Add a CHECK constraint: a condition that must be true for every row (PROTOCOL.md, "CHECK Constraints").
+        """Add CHECK constraints: conditions that must be true for every row (PROTOCOL.md, "CHECK Constraints").
 
-        The existing rows are checked first.
+        The existing rows are checked first. All are added in one commit, or none.
 
         Args:
-            constraints: one entry: the constraint's name, stored in lower case, and its condition, SQL in Spark's
-                dialect.
+            constraints: by name, which is stored in lower case, the condition, SQL in Spark's dialect.
             options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Raises:
-            ConstraintViolationError: the condition is false or null for rows of the table.
-            PredicateError: the condition cannot be parsed or bound.
+            ConstraintViolationError: a condition is false or null for rows of the table.
+            PredicateError: a condition cannot be parsed or bound.
             InvalidArgumentError: there is a constraint of this name already.
             ConcurrentModificationError: another writer's commit conflicts, for example one that added rows.
 
         Example::
 
-            table.alter.add_constraint({"positive": "amount >= 0"})
+            table.alter.add_constraint({"positive": "amount >= 0", "small": "amount < 1000"})
         """
         from refdelta.operations.alter.constraints import add_constraint
 

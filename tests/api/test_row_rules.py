@@ -75,7 +75,8 @@ def test_a_constraint_that_does_not_hold_for_the_rows_is_not_added(table):
         table.alter.add_constraint({"POSITIVE": "a > 1"})
     for given in (
         {},
-        {"a": "a > 1", "b": "a > 2"},
+        {"a": "a > 1", "A": "a > 0"},
+        {"a": "a > 1", "b": "nope > 2"},
         {"": "a > 1"},
         {"c": ""},
         {"c": "nope > 1"},
@@ -85,6 +86,23 @@ def test_a_constraint_that_does_not_hold_for_the_rows_is_not_added(table):
         with pytest.raises(errors.InvalidArgumentError):
             table.alter.add_constraint(given)
     assert table.version() == 2
+
+
+def test_several_constraints_are_added_in_one_commit_or_none_is(table):
+    write_deltalake(table, pa.table({"a": [9], "b": ["w"]}), mode="append")
+    before = table.version()
+    with pytest.raises(errors.ConstraintViolationError, match=r"'long' \(b > 'w'\).*1 rows"):
+        table.alter.add_constraint({"small": "a < 10", "long": "b > 'w'"})
+    assert DeltaTable(table.table_uri).version() == before
+    table.alter.add_constraint({"small": "a < 10", "Word": "b < 'z'"})
+    assert table.version() == before + 1
+    found = table.metadata().configuration
+    assert (found["delta.constraints.small"], found["delta.constraints.word"]) == ("a < 10", "b < 'z'")
+    told = json.loads(table.history(1)[0]["operationParameters"]["constraints"])
+    assert told == [{"name": "small", "expr": "a < 10"}, {"name": "Word", "expr": "b < 'z'"}]
+    for broken in ({"a": [10], "b": ["a"]}, {"a": [1], "b": ["z"]}):
+        with pytest.raises(errors.ConstraintViolationError):
+            write_deltalake(table, pa.table(broken), mode="append")
 
 
 def test_what_the_log_says_of_constraints(table):

@@ -189,11 +189,10 @@ class TableAlterer:
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Add constraints, each in a commit of its own."""
+        """Add constraints, in one commit."""
         struct = self.table.engine().schema().struct
-        for name, text in constraints.items():
-            one = {name: to_spark(text, struct)}
-            self._run("add_constraint", args, commit_properties, post_commithook_properties, one)
+        translated = {name: to_spark(text, struct) for name, text in constraints.items()}
+        self._run("add_constraint", args, commit_properties, post_commithook_properties, translated)
 
     def drop_constraint(
         self,

@@ -42,7 +42,7 @@ def _parameters(operation: Any, given: dict[str, Any]) -> dict[str, str]:
             values["predicate"] = _only(values["predicate"])
         case "MERGE" if "predicate" in values:
             values = {"mergePredicate": _only(values.pop("predicate")), **values}
-        case "ADD CONSTRAINT":
+        case "ADD CONSTRAINT" if "constraints" not in values:
             values = {"constraints": [values]}
         case "ADD COLUMNS":
             values = {"fields": [each["column"] for each in json.loads(values["columns"])]}

@@ -27,44 +27,53 @@ _TAKEN = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
 
 
 def add_constraint(txn: Transaction, snapshot: Snapshot, given: Mapping[str, Any]) -> None:
-    """Stage a CHECK constraint, after a check of the existing rows.
+    """Stage CHECK constraints, after a check of the existing rows.
 
-    The rows for which it is not true count as read: the commit conflicts with writers that add such a row meanwhile.
+    The rows for which one is not true count as read: the commit conflicts with writers that add such a row meanwhile.
 
     Args:
         txn: the transaction.
         snapshot: the snapshot that it reads.
-        given: one entry: the name, and the condition as SQL in Spark's dialect.
+        given: by name, the condition as SQL in Spark's dialect.
 
     Raises:
-        InvalidArgumentError: there is not exactly one constraint, or the table has one of this name, in any case.
-        PredicateError: the condition cannot be parsed or bound.
-        ConstraintViolationError: the condition is not true for rows of the table.
+        InvalidArgumentError: there is no constraint, or the table or ``given`` has another one of the name, in any
+            case.
+        PredicateError: a condition cannot be parsed or bound.
+        ConstraintViolationError: a condition is not true for rows of the table.
     """
     found = arguments.mapping("constraints", given) or {}
-    if len(found) != 1:
-        raise InvalidArgumentError(
-            f"constraints must have one entry, the name and the condition of a constraint; it has {len(found)}"
-        )
-    [one] = found.items()
-    name, sql = arguments.text("the name of a constraint", one[0]), arguments.text("a constraint", one[1])
-    if not name or not sql:
-        raise InvalidArgumentError("a constraint needs a name and a condition; one of them is empty")
-    twin = _find(snapshot, name)
-    if twin is not None:
-        raise InvalidArgumentError(f"the table has a constraint {twin[0]!r} already: {twin[1]}")
-    if name == _TAKEN:
-        raise InvalidArgumentError(f"{name!r} is reserved by delta-spark; give the constraint another name")
-    condition = parse_predicate(sql, snapshot.schema, now=txn.now)
-    # Null is not true.
-    broken = Not(Comparison("<=>", Condition(condition), Literal(True, BOOLEAN)))
-    count = sum(match.matched for match in find_matches(txn, snapshot, broken))
-    if count:
-        raise ConstraintViolationError(
-            f"the constraint {name!r} ({sql}) cannot be added: it is false or null for {count} rows of the table"
-        )
-    stored = {**(snapshot.metadata.configuration or {}), CONSTRAINT_PREFIX + name.lower(): sql}
-    txn.describe("ADD CONSTRAINT", {"name": name, "expr": sql}, {})
+    if not found:
+        raise InvalidArgumentError("constraints must have an entry for each constraint, its name and condition")
+    added: dict[str, str] = {}
+    conditions = []
+    for key, value in found.items():
+        name, sql = arguments.text("the name of a constraint", key), arguments.text("a constraint", value)
+        if not name or not sql:
+            raise InvalidArgumentError("a constraint needs a name and a condition; one of them is empty")
+        twin = _find(snapshot, name)
+        if twin is not None:
+            raise InvalidArgumentError(f"the table has a constraint {twin[0]!r} already: {twin[1]}")
+        if name.lower() in added:
+            raise InvalidArgumentError(f"constraints has {name!r} twice, in another case")
+        if name == _TAKEN:
+            raise InvalidArgumentError(f"{name!r} is reserved by delta-spark; give the constraint another name")
+        added[name.lower()] = sql
+        conditions.append((name, sql, parse_predicate(sql, snapshot.schema, now=txn.now)))
+    for name, sql, condition in conditions:
+        # Null is not true.
+        broken = Not(Comparison("<=>", Condition(condition), Literal(True, BOOLEAN)))
+        count = sum(match.matched for match in find_matches(txn, snapshot, broken))
+        if count:
+            raise ConstraintViolationError(
+                f"the constraint {name!r} ({sql}) cannot be added: it is false or null for {count} rows of the table"
+            )
+    listed = [{"name": name, "expr": sql} for name, sql in found.items()]
+    # Spark adds one at a time, and deltalake lists several.
+    parameters = listed[0] if len(listed) == 1 else {"constraints": msgspec.json.encode(listed).decode()}
+    txn.describe("ADD CONSTRAINT", parameters, {})
+    configuration = snapshot.metadata.configuration or {}
+    stored = {**configuration, **{CONSTRAINT_PREFIX + name: sql for name, sql in added.items()}}
     change_table(txn, snapshot, msgspec.structs.replace(snapshot.metadata, configuration=stored))
 
 
