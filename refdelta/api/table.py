@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from refdelta.arguments import CreateMode
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.operations.write.append import Rows
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.transaction.options import CommitProperties
     from refdelta.transaction.time_travel import Version
@@ -127,45 +128,21 @@ class DeltaTable(Reading, Statements):
             )
             write_deltalake(table, pa.table({"town": ["Oslo"]}), mode="append")
         """
-        from refdelta.engine.log.listing import has_log
-        from refdelta.engine.log.location import open_location
-        from refdelta.engine.log.snapshot import load_snapshot
-
-        if mode not in ("error", "ignore", "overwrite"):
-            raise InvalidArgumentError(
-                f"mode is one of 'error', 'ignore', 'overwrite', not {mode!r}; "
-                "to append rows, call write_deltalake with mode='append'"
-            )
-        store = open_location(table_uri, storage_options)
-        snapshot = None
-        if has_log(store):
-            if mode == "error":
-                raise TableAlreadyExistsError(
-                    f"there is a table at {store.uri}; mode='ignore' keeps it, mode='overwrite' replaces it"
-                )
-            if mode == "ignore":
-                return cls(table_uri, storage_options=storage_options)
-            snapshot = load_snapshot(store)
-        try:
-            return create_in(
-                store,
-                schema,
-                replaced=snapshot,
-                or_replace=mode == "overwrite",
-                partition_by=partition_by,
-                name=name,
-                description=description,
-                configuration=configuration,
-                cluster_by=cluster_by,
-                generated=generated,
-                defaults=defaults,
-                identity=identity,
-                commit_properties=commit_properties,
-            )
-        except ProtocolChangedException:
-            if mode != "ignore":
-                raise
-            return cls(table_uri, storage_options=storage_options)
+        return create_at(
+            table_uri,
+            schema,
+            mode,
+            storage_options,
+            partition_by=partition_by,
+            name=name,
+            description=description,
+            configuration=configuration,
+            cluster_by=cluster_by,
+            generated=generated,
+            defaults=defaults,
+            identity=identity,
+            commit_properties=commit_properties,
+        )
 
     @classmethod
     def in_store(cls, store: Store, version: Version | None = None) -> Self:
@@ -310,10 +287,48 @@ class DeltaTable(Reading, Statements):
         return table(columns, caption=f"{self.table_uri}, version {self.version()}: {files}")
 
 
+def create_at(
+    table_uri: str | os.PathLike[str],
+    schema: Any,
+    mode: CreateMode,
+    storage_options: Mapping[str, str] | None,
+    **described: Any,
+) -> DeltaTable:
+    """Create a table in a folder, or replace one. Arguments and errors as for :meth:`DeltaTable.create`, and ``rows``
+    as for :func:`create_in`.
+    """
+    from refdelta.engine.log.listing import has_log
+    from refdelta.engine.log.location import open_location
+    from refdelta.engine.log.snapshot import load_snapshot
+
+    if mode not in ("error", "ignore", "overwrite"):
+        raise InvalidArgumentError(
+            f"mode is one of 'error', 'ignore', 'overwrite', not {mode!r}; "
+            "to append rows, call write_deltalake with mode='append'"
+        )
+    store = open_location(table_uri, storage_options)
+    snapshot = None
+    if has_log(store):
+        if mode == "error":
+            raise TableAlreadyExistsError(
+                f"there is a table at {store.uri}; mode='ignore' keeps it, mode='overwrite' replaces it"
+            )
+        if mode == "ignore":
+            return DeltaTable(table_uri, storage_options=storage_options)
+        snapshot = load_snapshot(store)
+    try:
+        return create_in(store, schema, replaced=snapshot, or_replace=mode == "overwrite", **described)
+    except ProtocolChangedException:
+        if mode != "ignore":
+            raise
+        return DeltaTable(table_uri, storage_options=storage_options)
+
+
 def create_in(
     store: Store,
     schema: Any,
     *,
+    rows: Rows | None = None,
     replaced: Snapshot | None = None,
     or_replace: bool = False,
     generated: Mapping[str, str] | None = None,
@@ -327,6 +342,7 @@ def create_in(
     Args:
         store: the store of its folder.
         schema: its schema.
+        rows: its rows; None for none.
         replaced: the table that it replaces; None for a new one.
         or_replace: whether the statement is CREATE OR REPLACE, for the history.
         generated: as for :meth:`DeltaTable.create`, like all that follow.
@@ -347,9 +363,9 @@ def create_in(
     made = target.new_table(columns, replaced=before, **described)
     with Transaction(store, replaced, commit_properties=commit_properties) as txn:
         if replaced is None:
-            creation.create(txn, made, or_replace=or_replace)
+            creation.create(txn, made, rows=rows, or_replace=or_replace)
         else:
-            creation.replace(txn, txn.existing, made)
+            creation.replace(txn, txn.existing, made, rows=rows)
         txn.commit()
     table = DeltaTable.__new__(DeltaTable)
     table._store, table._pinned = store, False  # noqa: SLF001 - of this module

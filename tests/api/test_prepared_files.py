@@ -71,6 +71,15 @@ def test_a_file_that_is_committed_again_is_there_once(place):
     assert table.count() == DeltaTable(place).count() == 6
 
 
+def test_a_live_file_can_be_among_those_that_replace_all(place):
+    table = DeltaTable(place)
+    first, second = (prepared(place, f"p=a/{name}.parquet", "a") for name in "xy")
+    table.create_write_transaction([first], "overwrite", table.schema())
+    result = table.create_write_transaction([first, second], "overwrite", table.schema())
+    assert (result["num_added_files"], result["num_removed_files"]) == (2, 0)
+    assert rows(place) == sorted([{"id": n, "p": "a"} for n in (1, 2, 3)] * 2, key=str)
+
+
 def test_files_stay_where_the_commit_fails(place):
     late = DeltaTable(place)
     file = prepared(place, "x.parquet")

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 import refdelta
+from refdelta.api.table import create_at
 from refdelta.compat.deltalake._util import legacy_argument
 from refdelta.compat.deltalake.arrow import given, stream, writable
 from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of deltalake.table
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from refdelta.arguments import ReplaceMode
     from refdelta.compat.deltalake.writer.properties import WriterProperties
+    from refdelta.operations.write.append import Rows
 
 _STORE = "the store of the table reads its files; see storage_options"
 # Of the options, those that mean nothing on a local path.
@@ -227,25 +229,15 @@ class DeltaTable:
             strict = legacy_argument("create", "raise_if_key_not_exists", args[2], raise_if_key_not_exists, True)
         if strict:
             known_properties(configuration or {})
-        if mode == "append":
-            if cls.is_deltatable(table_uri, storage_options):
-                raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
-            mode = "error"
-        own = schema.engine if isinstance(schema, Schema) else schema
-        made: dict[str, str] = {}
-        if isinstance(schema, Schema):
-            own, made = schema.without_expressions()
-        configuration = with_version(configuration, generated=bool(made))
-        refdelta.DeltaTable.create(
+        create_table(
             table_uri,
-            own,
+            schema,
             mode,
-            partition_by,
-            name,
-            description,
-            configuration,
-            options_for(table_uri, storage_options),
-            generated=made or None,
+            storage_options,
+            partition_by=partition_by,
+            name=name,
+            description=description,
+            configuration=configuration,
             **options,
         )
         return cls(table_uri, storage_options=storage_options)
@@ -622,3 +614,44 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r})"
+
+
+def create_table(
+    table_uri: str | Path,
+    schema: Any,
+    mode: Any,
+    storage_options: dict[str, str] | None,
+    *,
+    configuration: Mapping[str, str | None] | None,
+    rows: Rows | None = None,
+    **described: Any,
+) -> None:
+    """Create a table, or replace one, in one commit; see :meth:`DeltaTable.create` for the other arguments.
+
+    Args:
+        table_uri: its URI.
+        schema: its schema.
+        mode: the behaviour if the table exists.
+        storage_options: the options of its store.
+        configuration: its properties.
+        rows: its rows; None for none.
+        described: its partition columns, name and description, and how to commit.
+    """
+    if mode == "append":
+        if DeltaTable.is_deltatable(table_uri, storage_options):
+            raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
+        mode = "error"
+    own = schema.engine if isinstance(schema, Schema) else schema
+    made: dict[str, str] = {}
+    if isinstance(schema, Schema):
+        own, made = schema.without_expressions()
+    create_at(
+        table_uri,
+        own,
+        mode,
+        options_for(table_uri, storage_options),
+        rows=rows,
+        configuration=with_version(configuration, generated=bool(made)),
+        generated=made or None,
+        **described,
+    )

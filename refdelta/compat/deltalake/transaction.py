@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from refdelta.compat.deltalake.commit import (
     AddAction,
@@ -13,11 +13,9 @@ from refdelta.compat.deltalake.commit import (
     Transaction,
     options_of,
 )
-from refdelta.compat.deltalake.table import DeltaTable
-
-if TYPE_CHECKING:
-    from refdelta.arguments import ReplaceMode
-    from refdelta.compat.deltalake.schema import Schema
+from refdelta.compat.deltalake.schema import Schema
+from refdelta.compat.deltalake.table import create_table
+from refdelta.operations.write.prepared_files import PreparedFiles
 
 __all__ = [
     "AddAction",
@@ -43,16 +41,20 @@ def create_table_with_add_actions(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Create a table, and commit data files that are in its folder."""
+    """Create a table, or replace one, with data files that are in its folder, in one commit."""
     options = options_of("create_table_with_add_actions", args, commit_properties, post_commithook_properties)
-    there = DeltaTable.is_deltatable(table_uri, storage_options)
-    if there and mode == "ignore":
-        return
-    create_mode: Any = "ignore" if there and mode in ("append", "overwrite") else "error"
-    table = DeltaTable.create(
-        table_uri, schema, create_mode, partition_by, name, description, configuration, storage_options
-    )
-    how: ReplaceMode = "overwrite" if mode == "overwrite" else "append"
-    table.create_write_transaction(
-        list(add_actions), how, schema, partition_by, commit_properties=options.get("commit_properties")
+    for action in add_actions:
+        if not isinstance(action, AddAction):
+            raise TypeError(f"an action must be an AddAction, not a {type(action).__name__}")
+    create_table(
+        table_uri,
+        schema,
+        mode,
+        storage_options,
+        rows=PreparedFiles(add_actions, schema.engine if isinstance(schema, Schema) else schema),
+        partition_by=partition_by,
+        name=name,
+        description=description,
+        configuration=configuration,
+        **options,
     )

@@ -137,6 +137,10 @@ class Rows(ABC):
     def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows with ``writer``, once: all of them in this process, or parts of them in others."""
 
+    def replaced(self, live: list[Add]) -> list[Add]:
+        """Of the live files of a table, those that leave it if these rows replace all others."""
+        return live
+
 
 def append(
     txn: Transaction,
@@ -162,6 +166,12 @@ def append(
         check_numbers_once(txn)
     written = source.write(FileWriter(txn.store, target, target_file_size, check))
     txn.stage(changes_with_marks(target.changes, txn.snapshot.metadata if txn.snapshot else None, written.marks))
+    stage_files(txn, written)
+    return written
+
+
+def stage_files(txn: Transaction, written: WrittenFiles) -> None:
+    """Stage files of rows, which an aborted transaction removes if they were written for it."""
     if written.ours:
         txn.stage_written(written.adds)
     else:
@@ -169,4 +179,3 @@ def append(
         if written.adds:
             # No version has named these files, so VACUUM takes their modification time for their age.
             txn.rest_on_files(min(add.modification_time for add in written.adds))
-    return written

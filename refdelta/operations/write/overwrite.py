@@ -50,7 +50,7 @@ def overwrite(
     Returns:
         The files that were written, and those that were removed.
     """
-    removed = to_adds(txn.snapshot.files) if txn.snapshot else []
+    removed = source.replaced(to_adds(txn.snapshot.files)) if txn.snapshot else []
     txn.read_whole_table()
     remove_files(txn, removed)
     return append(txn, source, target, target_file_size=target_file_size), RewriteResult(removed, [], 0)

@@ -134,6 +134,12 @@ class PreparedFiles(Rows):
         found = [_add(action, target, writer.store.uri) for action in self._actions]
         return WrittenFiles([add for add, _ in found], sum(rows for _, rows in found), ours=False)
 
+    def replaced(self, live: list[Add]) -> list[Add]:
+        """All but the files that are committed again, which no commit may both add and remove."""
+        paths = [getattr(action, "path", None) for action in self._actions]
+        again = {encode_path(path) for path in paths if isinstance(path, str)}
+        return [add for add in live if add.deletion_vector is not None or add.path not in again]
+
     def remove(self, txn: Transaction) -> None:
         """Stage the removal of the files that leave the table, after :meth:`write`.
 
