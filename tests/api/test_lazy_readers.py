@@ -353,7 +353,7 @@ def test_files_in_another_layout_of_arrow(tmp_path, layout):
         found.append(dataset.to_table())
         assert dataset.to_table(filter=pc.field("text") == "c")["id"].to_pylist() == [3]
     else:
-        with pytest.raises(errors.InvalidArgumentError, match=r"'text' of .* is stored in a layout"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"'text' of .* is stored in a type that pyarrow cannot"):
             table.to_pyarrow_dataset()
     assert [rows.sort_by("id").to_pydict() for rows in found] == [values] * len(found)
     table.delete("id = 2")

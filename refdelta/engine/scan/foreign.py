@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from refdelta.core.table.row_tracking import kind_of
+from refdelta.core.table.types import every_field, physical_name
 from refdelta.engine.arrow.char_padding import padder
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.parquet.files import data_errors, open_parquet
@@ -25,6 +26,7 @@ from refdelta.errors import UnsupportedTypeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from refdelta.core.table.types import StructField
     from refdelta.engine.scan.reader import ReadPlan, ScanFile
     from refdelta_storage.base import Store
 
@@ -40,12 +42,14 @@ class FileColumns:
 
     Attributes:
         names: for each column of the plan, the file's column; None if the file lacks it, or for a partition column.
-        views: a column that Arrow would read as views, or as parts of a struct in another layout; None if there is
-            none. Layouts matter to pyarrow alone: Parquet has one for all of them.
+        cast: a column of another type, which pyarrow alone casts; None if there is none.
+        uncast: a column that pyarrow cannot cast or filter, although Parquet has the table's type; None if there is
+            none.
     """
 
     names: tuple[str | None, ...]
-    views: str | None = None
+    cast: str | None = None
+    uncast: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ class ForeignFiles:
             return problem
         if engine == PYARROW:
             return self._not_for_pyarrow(found)
+        odd = next((f"column {one.columns.cast!r} of {one.file.key}" for one in found if one.columns.cast), None)
+        if odd is not None:
+            return f"{odd} is stored as another type"
         if engine == DUCKDB:
             return _not_for_duckdb(found)
         return None
@@ -152,9 +159,10 @@ class ForeignFiles:
             for item, name in zip(self.plan.read, one.names, strict=True):
                 if name not in (None, item.name):
                     return f"column {item.name!r} of {one.file.key} is stored as {name!r} (column mapping or case)"
-            if one.columns.views is not None:
+            if one.columns.uncast is not None:
                 return (
-                    f"column {one.columns.views!r} of {one.file.key} is stored in a layout that pyarrow cannot filter"
+                    f"column {one.columns.uncast!r} of {one.file.key} is stored in a type that pyarrow cannot read as "
+                    "the table's"
                 )
         return None
 
@@ -195,18 +203,22 @@ class _Footers:
                 sources = plan_columns(schema, self._stored, by_id=self._plan.by_id, calendar=calendar)
             except (UnsupportedTypeError, ValueError) as error:
                 raise _UnfitFileError(f"{file.key}: {error}") from error
-        views = None
+        cast = uncast = None
         for item, source in zip(self._stored, sources, strict=True):
             if source.convert is None or source.name is None:
                 continue
             kind = schema.field(source.name).type
-            nested_by_id = self._plan.by_id and pt.is_nested(kind)
-            if calendar or padder(item) or nested_by_id or not same_content(kind, source.type):
+            if pt.is_nested(kind) and (self._plan.by_id or _has_mapped_fields(item)):
+                # A field of this name may be one that was dropped.
+                raise _UnfitFileError(f"column {item.name!r} of {file.key} has fields by other names (column mapping)")
+            same = same_content(kind, source.type)
+            castable = arrow_casts(kind, source.type) and not compares_views(kind)
+            if calendar or padder(item) or not (same or castable):
                 raise _UnfitFileError(f"column {item.name!r} of {file.key} is stored as another type")
-            if _has(kind, _is_odd_to_pyarrow):
-                views = views or item.name
+            cast = cast or (None if same else item.name)
+            uncast = uncast or (None if castable else item.name)
         by_name = {item.name: source.name for item, source in zip(self._stored, sources, strict=True)}
-        columns = FileColumns(tuple(by_name.get(item.name) for item in self._plan.read), views)
+        columns = FileColumns(tuple(by_name.get(item.name) for item in self._plan.read), cast, uncast)
         form = None if footer is None or len(self._forms) >= _MOST_FORMS else FooterForm.of(footer, metadata)
         if form is not None:
             self._forms.append((form, columns))
@@ -230,9 +242,48 @@ def same_content(one: pa.DataType, other: pa.DataType) -> bool:
     return known and str(_plain_layout(one)) == str(_plain_layout(other))
 
 
-def _is_odd_to_pyarrow(kind: pa.DataType) -> bool:
-    """True for types that a dataset cannot cast to another layout, or not in all filters."""
-    return any(odd(kind) for odd in (pt.is_string_view, pt.is_binary_view, pt.is_struct, pt.is_map))
+def arrow_casts(kind: pa.DataType, target: pa.DataType) -> bool:
+    """True if a dataset of pyarrow reads a stored type as the scan does.
+
+    A dataset casts a column, and gives null for a column or a field that a file lacks. Of fields it knows exact names
+    only, and it refuses a null struct whose field may not be null. Digits below microseconds are an error there.
+
+    Args:
+        kind: the type in the file.
+        target: the type of the table.
+    """
+    if any(isinstance(one, pa.BaseExtensionType) or pt.is_null(one) for one in (kind, target)):
+        return kind == target
+    if pt.is_struct(target):
+        return pt.is_struct(kind) and all(_field_casts(kind, field) for field in target)
+    if pt.is_map(target):
+        pairs = ((kind.key_type, target.key_type), (kind.item_type, target.item_type)) if pt.is_map(kind) else ()
+        return bool(pairs) and all(arrow_casts(*pair) for pair in pairs)
+    if pt.is_list(target):
+        return (pt.is_list(kind) or pt.is_large_list(kind)) and arrow_casts(kind.value_type, target.value_type)
+    if pt.is_dictionary(kind):
+        return arrow_casts(kind.value_type, target)
+    return not (pt.is_nested(kind) or (pt.is_timestamp(kind) and kind.unit == "ns" and kind != target))
+
+
+def _field_casts(kind: pa.StructType, wanted: pa.Field) -> bool:
+    found = [field for field in kind if field.name.lower() == wanted.name.lower()]
+    if not found:
+        return bool(wanted.nullable)
+    [field, *others] = found
+    known = not others and field.name == wanted.name and (wanted.nullable or not field.nullable)
+    return known and arrow_casts(field.type, wanted.type)
+
+
+def _has_mapped_fields(column: StructField) -> bool:
+    return any(physical_name(field) != field.name for field in every_field(column.type))
+
+
+def compares_views(kind: pa.DataType) -> bool:
+    """True if a filter may compare statistics of a column, or of a field of a struct, as views: pyarrow cannot."""
+    if pt.is_struct(kind):
+        return any(compares_views(part) for part in _parts(kind))
+    return pt.is_string_view(kind) or pt.is_binary_view(kind)
 
 
 def _plain_layout(kind: pa.DataType) -> pa.DataType:
