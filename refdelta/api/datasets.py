@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from refdelta.engine.arrow.schema import large_schema
+from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
@@ -131,7 +132,7 @@ class _StoreFiles(pa_fs.FileSystemHandler):  # type: ignore[misc]
         try:
             return pa.PythonFile(self._store.open_input(path), mode="r")
         except ObjectNotFoundError as error:
-            raise FileNotFoundError(path) from error
+            raise missing_file(path) from error
 
     open_input_stream = open_input_file
 

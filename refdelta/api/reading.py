@@ -493,6 +493,8 @@ class Reading(Handle):
                 of its versions.
             VersionNotFoundError: a version does not exist, or no longer.
             SchemaMismatchError: columns were renamed, dropped or given another type within the range.
+            DataFileNotFoundError: when the reader comes to a change file that VACUUM has removed. A library that takes
+                the reader by Arrow's C stream raises an error of its own, with the same message.
 
         Example::
 

@@ -195,6 +195,10 @@ class WriteTransaction(Transaction, Alterations[None]):
     def overwrite(self, data: Any, predicate: str | None = None, *, target_file_size: int | None = None) -> None:
         """Replace all rows, or the rows for which ``predicate`` is true.
 
+        The replaced rows count as read: the commit conflicts with other writers' appends of such rows. At the level
+        ``WriteSerializable`` it does not conflict with blind appends, and their rows stay; ``Serializable`` includes
+        these.
+
         Args:
             data: as for :meth:`append`.
             predicate: SQL in Spark's dialect, which every new row must satisfy, too; None replaces all rows.

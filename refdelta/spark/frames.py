@@ -27,11 +27,12 @@ from refdelta.core.table.char_varchar import padding_of
 from refdelta.core.table.row_tracking import kind_of
 from refdelta.core.table.types import LONG, STRING, TIMESTAMP, StructField
 from refdelta.engine.parquet.dv import load_deletion_vectors, to_positions
+from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter
 from refdelta.engine.scan.reader import ScanFile, read_file
 from refdelta.engine.scan.scan import check_whole, scan_files
-from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, StoreError
+from refdelta.errors import InvalidArgumentError, StoreError
 from refdelta.spark import tasks
 from refdelta.spark.failures import check_session
 from refdelta.spark.job import shared_store
@@ -431,7 +432,7 @@ def _gone(store: Store, keys: Sequence[str]) -> Exception:
         try:
             store.head(key)
         except FileNotFoundError:
-            return DataFileNotFoundError("the log names this file, and it does not exist", file=key)
+            return missing_file(key)
     return StoreError(f"Spark finds none of the files in {store.uri}")
 
 

@@ -30,9 +30,10 @@ from refdelta.core.rows.deletion_vector import (
     serialize_bitmap,
     unframe,
 )
+from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES, at_most
 from refdelta.engine.scan.executor import ThreadExecutor
-from refdelta.errors import DataFileNotFoundError, StoreError
+from refdelta.errors import StoreError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
@@ -153,9 +154,7 @@ class VectorLoader:
         try:
             return self._store.get_range(key, start, length)
         except ObjectNotFoundError as error:
-            raise DataFileNotFoundError(
-                "the log names this deletion vector, but it does not exist", file=key
-            ) from error
+            raise missing_file(key, vector=True) from error
         except StorageError as error:
             raise StoreError(f"cannot read {key}: {error}") from error
 

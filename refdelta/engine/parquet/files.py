@@ -55,10 +55,27 @@ def data_errors(key: str) -> Iterator[None]:
     except MemoryError as error:
         raise NotEnoughMemoryError(f"there is not enough memory to read {key}: {_first_line(error)}") from error
     except FileNotFoundError as error:
-        raise DataFileNotFoundError("the log names this file, but it does not exist", file=key) from error
+        raise missing_file(key) from error
     except _BAD_CONTENT as error:
         _raise_trouble(key, error)
         raise DataFileError(f"cannot be read as Parquet: {_first_line(error)}", file=key) from error
+
+
+def missing_file(key: str, *, vector: bool = False) -> DataFileNotFoundError:
+    """The error of a file that the log names and the store does not have: its kind, and what to do.
+
+    Args:
+        key: the file.
+        vector: whether it holds deletion vectors.
+    """
+    if key.startswith("_change_data/"):
+        what, advice = "change file", "VACUUM removes those of old versions: read the changes of later versions only"
+    elif vector:
+        what, advice = "deletion vector", "if VACUUM removed it, read a newer version; else put the file back"
+    else:
+        what = "file"
+        advice = "if VACUUM removed it, read a newer version; else put it back, or remove its entry by repair()"
+    return DataFileNotFoundError(f"the log names this {what}, but it does not exist; {advice}", file=key)
 
 
 @contextmanager

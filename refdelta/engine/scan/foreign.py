@@ -253,7 +253,7 @@ def arrow_casts(kind: pa.DataType, target: pa.DataType) -> bool:
         target: the type of the table.
     """
     if any(isinstance(one, pa.BaseExtensionType) or pt.is_null(one) for one in (kind, target)):
-        return kind == target
+        return bool(kind == target)
     if pt.is_struct(target):
         return pt.is_struct(kind) and all(_field_casts(kind, field) for field in target)
     if pt.is_map(target):
@@ -283,7 +283,7 @@ def compares_views(kind: pa.DataType) -> bool:
     """True if a filter may compare statistics of a column, or of a field of a struct, as views: pyarrow cannot."""
     if pt.is_struct(kind):
         return any(compares_views(part) for part in _parts(kind))
-    return pt.is_string_view(kind) or pt.is_binary_view(kind)
+    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
 
 
 def _plain_layout(kind: pa.DataType) -> pa.DataType:

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 def overwrite(
     txn: Transaction, source: Rows, target: Target, *, target_file_size: int | None = None
 ) -> tuple[WrittenFiles, RewriteResult]:
-    """Replace all rows. The whole table counts as read, so every concurrent append conflicts.
+    """Replace all rows. The whole table counts as read.
+
+    So a concurrent append of rows conflicts, unless it is blind and the level is ``WriteSerializable``: then the
+    overwrite counts as the earlier one, and the rows of the append stay.
 
     Args:
         txn: the transaction.
