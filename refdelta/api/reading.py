@@ -442,8 +442,9 @@ class Reading(Handle):
                 in which no row can meet it are left out, and the rows of the others are not filtered.
 
         Raises:
-            InvalidArgumentError: a dataset would read the table wrongly: deletion vectors, column mapping, columns of
-                another type or name in a file. The message says which.
+            InvalidArgumentError: a dataset would read the table wrongly: deletion vectors, column mapping, a column
+                of another name in a file, or of a type that pyarrow does not cast to the table's. The message says
+                which.
 
         Example::
 
