@@ -9,7 +9,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, suggestion
 
 WriteMode = Literal["error", "append", "overwrite", "ignore"]
 """The behaviour of a write if the table exists."""
@@ -93,6 +93,26 @@ def seconds(what: str, value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
         raise InvalidArgumentError(f"{what} must be a number of seconds, 0 or more, not {_shown(value)}")
     return float(value)
+
+
+def timezone(what: str, value: Any) -> str | None:
+    """The name of a time zone, such as ``Europe/Berlin`` or ``UTC``, or None.
+
+    Raises:
+        InvalidArgumentError: there is no such zone; a similar name is suggested.
+    """
+    name = text(what, value)
+    if name is None or name == "UTC":
+        return name
+    from zoneinfo import ZoneInfo, available_timezones
+
+    try:
+        return ZoneInfo(name).key
+    except (ValueError, OSError, LookupError):
+        hint = suggestion(name, available_timezones())
+        raise InvalidArgumentError(
+            f"{what} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not {name!r}{hint}"
+        ) from None
 
 
 def names(what: str, value: Any) -> list[str] | None:

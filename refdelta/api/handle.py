@@ -36,6 +36,7 @@ class Handle:
     _snapshot: Snapshot
     _pinned: bool
     _attempts: int | None = None
+    _timezone: str | None = None
     # The version that was last seen to be the newest, and when (monotonic seconds); None if other writers are known.
     _seen: tuple[Snapshot, float] | None = None
 
@@ -71,7 +72,7 @@ class Handle:
         """
         from refdelta.transaction.time_travel import snapshot_at
 
-        self._snapshot, self._pinned, self._seen = snapshot_at(self._store, version), True, None
+        self._snapshot, self._pinned, self._seen = snapshot_at(self._store, version, self._timezone), True, None
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version, by reading the commits since; a read-only handle becomes writable.
@@ -222,7 +223,9 @@ class Handle:
         """
         from refdelta.api.transaction import WriteTransaction
 
-        return WriteTransaction(self._store, snapshot, age=age, on_commit=self._follow, **options)
+        return WriteTransaction(
+            self._store, snapshot, age=age, on_commit=self._follow, timezone=self._timezone, **options
+        )
 
     def over_newest(self, write: Callable[[Snapshot, float], CommitResult], *, again: bool) -> CommitResult:
         """Write over the newest version of the table.

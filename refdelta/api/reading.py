@@ -204,8 +204,8 @@ class Reading(Handle):
         from refdelta.operations.inspection.diff import VersionDiff
         from refdelta.transaction.time_travel import snapshot_at
 
-        last = self._snapshot if after is None else snapshot_at(self._store, after)
-        return VersionDiff(snapshot_at(self._store, before), last)
+        last = self._snapshot if after is None else snapshot_at(self._store, after, self._timezone)
+        return VersionDiff(snapshot_at(self._store, before, self._timezone), last)
 
     def detail(self) -> dict[str, Any]:
         """DESCRIBE DETAIL: id, location, number and size of files in bytes, properties, protocol.
@@ -482,9 +482,10 @@ class Reading(Handle):
         Args:
             starting_version: the first version; None for 0.
             ending_version: the last version; None, or a newer version than that of this handle, for this handle's.
-            starting_timestamp: in place of ``starting_version``, a datetime or ISO 8601 string (UTC if it names no
-                zone): begin with the first version committed at or after it.
-            ending_timestamp: in place of ``ending_version``: end with the last version committed at or before it.
+            starting_timestamp: in place of ``starting_version``, a datetime or ISO 8601 string, without a zone of
+                the handle's ``timezone``, or else UTC: begin with the first version committed at or after it.
+            ending_timestamp: in place of ``ending_version``: end with the last version committed at or before it,
+                the newest one for a later time.
             columns: names of columns, in the order of the result; None for all.
             predicate: as for :meth:`scan`; it may use the three further columns, too.
             allow_out_of_range: return no rows, instead of an error, for a range that begins after the newest version.
@@ -506,7 +507,9 @@ class Reading(Handle):
         """
         from refdelta.operations.dml.change_feed import FeedRange, changes
 
-        asked = FeedRange(starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range)
+        asked = FeedRange(
+            starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range, self._timezone
+        )
         return changes(self._snapshot, asked, columns=columns, predicate=predicate).to_reader()
 
     def count(self, filters: Any = None) -> int:

@@ -182,7 +182,8 @@ class Statements(Handle):
 
         Args:
             updates: by column, an SQL expression in Spark's dialect; a name with dots is a field of a struct.
-            new_values: by column, a Python value; give either ``updates`` or ``new_values``.
+            new_values: by column, a Python value; give either ``updates`` or ``new_values``. A time without a zone is
+                of the handle's ``timezone``, or else UTC.
             predicate: SQL; rows for which it is null do not change. None updates every row.
             options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
@@ -214,6 +215,8 @@ class Statements(Handle):
         source_alias: str | None = "s",
         target_alias: str | None = "t",
         merge_schema: bool = False,
+        *,
+        timezone: str | None = None,
         **options: Unpack[StatementOptions],
     ) -> TableMerger[CommitResult]:
         """Begin a MERGE: add clauses to the result, then call ``execute()``, which runs it on the newest version, in
@@ -227,6 +230,9 @@ class Statements(Handle):
             source_alias: the name of the source in all expressions.
             target_alias: the name of the table in all expressions.
             merge_schema: add columns to the table that only the source has and that a clause sets.
+            timezone: the zone of the source's times that have none, as :func:`refdelta.write_deltalake` takes it. They
+                become points in time, except in columns that the table has, by the same name, without a zone. It does
+                not apply to a Spark DataFrame, whose session has a zone.
             options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
         Returns:
@@ -254,7 +260,7 @@ class Statements(Handle):
 
             return self.run(merge, options)
 
-        return TableMerger(MergeRequest.of(predicate, source_alias, target_alias, merge_schema), run)
+        return TableMerger(MergeRequest.of(predicate, source_alias, target_alias, merge_schema, timezone), run)
 
     @property
     def alter(self) -> TableAlterer:

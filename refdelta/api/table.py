@@ -33,18 +33,22 @@ class DeltaTable(Reading, Statements):
 
     Args:
         table_uri: the table's folder: a path, ``file://``, ``memory://`` or a URI that fsspec knows.
-        version: a version, or a time as a datetime or an ISO 8601 string (UTC if it names no zone), which stands for
-            the last version committed at or before it. The handle is then read-only. None for the newest version.
+        version: a version, or a time as a datetime or an ISO 8601 string, which stands for the last version committed
+            at or before it. A time without a zone is of ``timezone``, or else UTC, also if ``datetime.now()`` gave it.
+            The handle is then read-only. None for the newest version.
         storage_options: options of the store, by the names of s3fs, adlfs or deltalake.
         outside: further folders from which files are read if the log names them, with the same storage options; for a
             shallow clone, the table that was cloned. Nothing is written there. Without it, a log that names files
             outside of the table's folder is refused.
         attempts: how often each statement of this handle may run after conflicts, unless it says otherwise; see
             :class:`~refdelta.transaction.options.StatementOptions`. None for once.
+        timezone: the zone, such as ``Europe/Berlin``, of times without one: of ``version``, of other times of travel,
+            and of rows that are written, where :func:`~refdelta.write_deltalake` says how. SQL is not affected: its
+            session has the zone UTC. None: times of travel are UTC, and rows are written as that function says.
 
     Raises:
         TableNotFoundError: there is no table.
-        VersionNotFoundError: the table has no such version, or no longer.
+        VersionNotFoundError: the table has no such version, or no longer; a time is after the newest version.
         InvalidLogError: the log breaks the protocol.
         UnsupportedFeatureError: the table needs a feature that this engine cannot read.
 
@@ -64,10 +68,12 @@ class DeltaTable(Reading, Statements):
         *,
         outside: Sequence[str | os.PathLike[str]] = (),
         attempts: int | None = None,
+        timezone: str | None = None,
     ):
         from refdelta.engine.log.location import open_location, with_others
 
         self._attempts = arguments.whole("attempts", attempts)
+        self._timezone = arguments.timezone("timezone", timezone)
         self._open(with_others(open_location(table_uri, storage_options), outside, storage_options), version)
 
     # --- making and finding tables ---
@@ -255,7 +261,7 @@ class DeltaTable(Reading, Statements):
         from refdelta.transaction.time_travel import snapshot_at
         from refdelta.transaction.transaction import Transaction
 
-        source = self._snapshot if version is None else snapshot_at(self._store, version)
+        source = self._snapshot if version is None else snapshot_at(self._store, version, self._timezone)
         store = open_location(target, storage_options)
         if has_log(store):
             raise TableAlreadyExistsError(f"there is a table at {store.uri}; a clone needs a folder without a table")

@@ -66,6 +66,8 @@ class WriteTransaction(Transaction, Alterations[None]):
         age: see ``store``.
         on_commit: called after the commit, if the snapshot after it could be read: with this snapshot, and with
             ``alone``, which is true if the first attempt succeeded.
+        timezone: the zone of times without one, for statements that name none; as :class:`refdelta.DeltaTable` takes
+            it.
         options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
 
     Raises:
@@ -86,10 +88,12 @@ class WriteTransaction(Transaction, Alterations[None]):
         *,
         age: float | None = 0.0,
         on_commit: Callable[..., None] | None = None,
+        timezone: str | None = None,
         **options: Unpack[CommitOptions],
     ):
         super().__init__(store, snapshot, age=age, **options)
         self._on_commit = on_commit
+        self._timezone = timezone
         self._appended = WrittenFiles([], 0)
         self._report: Report | None = None
 
@@ -171,7 +175,7 @@ class WriteTransaction(Transaction, Alterations[None]):
 
     # --- writing ---
 
-    def append(self, data: Any, *, target_file_size: int | None = None) -> None:
+    def append(self, data: Any, *, target_file_size: int | None = None, timezone: str | None = None) -> None:
         """Write rows as new files of the table. A transaction without reads that only appends never conflicts with
         other writers' changes of rows.
 
@@ -179,6 +183,7 @@ class WriteTransaction(Transaction, Alterations[None]):
             data: as :func:`refdelta.write_deltalake` takes it. Data from this table must be of the transaction's
                 version, and count as a read of the whole table.
             target_file_size: the size in bytes at which a data file is completed; None for the table's own.
+            timezone: as :func:`refdelta.write_deltalake` takes it; None for that of the handle.
 
         Raises:
             SchemaMismatchError: the data does not fit the table; nothing was written.
@@ -190,9 +195,16 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.append(rows)
                 txn.commit()
         """
-        self.write(data, WriteRequest(mode="append", target_file_size=target_file_size))
+        self.write(data, WriteRequest(mode="append", target_file_size=target_file_size, timezone=timezone))
 
-    def overwrite(self, data: Any, predicate: str | None = None, *, target_file_size: int | None = None) -> None:
+    def overwrite(
+        self,
+        data: Any,
+        predicate: str | None = None,
+        *,
+        target_file_size: int | None = None,
+        timezone: str | None = None,
+    ) -> None:
         """Replace all rows, or the rows for which ``predicate`` is true.
 
         The replaced rows count as read: the commit conflicts with other writers' appends of such rows. At the level
@@ -203,6 +215,7 @@ class WriteTransaction(Transaction, Alterations[None]):
             data: as for :meth:`append`.
             predicate: SQL in Spark's dialect, which every new row must satisfy, too; None replaces all rows.
             target_file_size: as for :meth:`append`.
+            timezone: as for :meth:`append`.
 
         Raises:
             SchemaMismatchError: the data does not fit the table; nothing was written.
@@ -214,7 +227,8 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.overwrite(rows.slice(0, 1), predicate="id = 3")
                 txn.commit()
         """
-        self.write(data, WriteRequest(mode="overwrite", predicate=predicate, target_file_size=target_file_size))
+        request = WriteRequest("overwrite", predicate=predicate, target_file_size=target_file_size, timezone=timezone)
+        self.write(data, request)
 
     def write(self, data: Any, request: WriteRequest, *, always: bool = False) -> None:
         """Run a write request: the statement of :func:`refdelta.write_deltalake`.
@@ -231,7 +245,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         if request.mode == "overwrite":
             with self.statement("overwrite"):
                 if not self.already_recorded:
-                    self._overwrite(self._rows(data), request, always=always)
+                    self._overwrite(self._rows(data, request), request, always=always)
             return
         self._check_open("append")
         if self._statement in _REARRANGES:
@@ -241,7 +255,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         if self.already_recorded:
             return
         with self.all_or_nothing():
-            rows = self._rows(data)
+            rows = self._rows(data, request)
             target = request.target(self.snapshot, rows.schema)
             written = append(self, rows, target, target_file_size=request.target_file_size)
         self._appended = WrittenFiles([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
@@ -306,7 +320,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.dml.update import update
 
-        self.run("update", update, updates=updates, new_values=new_values, predicate=predicate)
+        self.run("update", update, updates=updates, new_values=new_values, predicate=predicate, timezone=self._timezone)
 
     def merge(
         self,
@@ -315,6 +329,8 @@ class WriteTransaction(Transaction, Alterations[None]):
         source_alias: str | None = "s",
         target_alias: str | None = "t",
         merge_schema: bool = False,
+        *,
+        timezone: str | None = None,
     ) -> TableMerger[None]:
         """Merge rows into the table, as :meth:`refdelta.DeltaTable.merge`. ``execute()`` reads and writes the files;
         :meth:`commit` commits.
@@ -330,7 +346,7 @@ class WriteTransaction(Transaction, Alterations[None]):
 
         self._check_open("merge")
         return TableMerger(
-            MergeRequest.of(predicate, source_alias, target_alias, merge_schema),
+            MergeRequest.of(predicate, source_alias, target_alias, merge_schema, timezone),
             lambda request: self.run_merge(source, request),
         )
 
@@ -338,7 +354,8 @@ class WriteTransaction(Transaction, Alterations[None]):
         """Run a MERGE of these clauses; the source is that of :meth:`merge`."""
         from refdelta.operations.merge.merge import merge
 
-        self.run("merge", merge, source, request)
+        zone = request.timezone or self._timezone
+        self.run("merge", merge, source, dataclasses.replace(request, timezone=zone))
 
     def restore(self, target: Version, *, ignore_missing_files: bool = False) -> None:
         """Restore an earlier version or time of the table, as :meth:`refdelta.DeltaTable.restore`.
@@ -356,7 +373,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         parameters = {"version": target if is_version else None, "timestamp": None if is_version else str(target)}
 
         def stage(txn: Transaction, snapshot: Snapshot) -> None:
-            then = snapshot_at(txn.store, target)
+            then = snapshot_at(txn.store, target, self._timezone, past_newest=True)
             restore(txn, snapshot, then, parameters=parameters, ignore_missing_files=ignore_missing_files)
 
         self.run("restore", stage)
@@ -569,11 +586,12 @@ class WriteTransaction(Transaction, Alterations[None]):
             self._on_commit(self.result_snapshot, alone=self.alone)
         return result
 
-    def _rows(self, data: Any) -> Rows:
+    def _rows(self, data: Any, request: WriteRequest) -> Rows:
         """The rows to write. Raises ``InvalidArgumentError`` for rows of this table in another version."""
         rows = data if isinstance(data, Rows) else open_source(data)
         if isinstance(rows, Source):
             record_reads(self, rows.tables)
+            rows.convert_for(request.kept_schema(self.snapshot), request.timezone or self._timezone)
         return rows
 
 

@@ -42,6 +42,7 @@ def write_deltalake(
     target_file_size: int | None = None,
     partition_overwrite: PartitionOverwrite | None = None,
     outside: Sequence[str | os.PathLike[str]] = (),
+    timezone: str | None = None,
     **options: Unpack[StatementOptions],
 ) -> CommitResult:
     """Write rows to a Delta table in one commit. If the table does not exist, it is created.
@@ -50,8 +51,8 @@ def write_deltalake(
         table_or_uri: a :class:`~refdelta.DeltaTable`, or the table's folder: a path, ``file://``, ``memory://`` or a
             URI that fsspec knows.
         data: anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars, duckdb, pandas 2.2 or
-            later), a pyarrow dataset, an iterable of record batches, a ``DeltaTable`` or a scan of one. It is
-            streamed, never held in memory as a whole. Columns are matched by name.
+            later), a Polars LazyFrame, a pyarrow dataset or scanner, an iterable of record batches, a ``DeltaTable`` or
+            a scan of one. It is streamed, never held in memory as a whole. Columns are matched by name.
         mode: ``append``; ``overwrite``; ``error``, which raises an error if the table exists; ``ignore``, which then
             writes nothing.
         partition_by: the partition columns of a new table, or of one whose schema is overwritten.
@@ -71,6 +72,11 @@ def write_deltalake(
         partition_overwrite: with ``mode="overwrite"``, ``dynamic`` replaces only the partitions of which the data has
             rows.
         outside: for a URI, as :class:`~refdelta.DeltaTable` takes it; a handle has its own.
+        timezone: the zone of the times in ``data`` that have none, such as ``Europe/Berlin`` or ``UTC``. They become
+            points in time where the table has a ``timestamp``, and in new columns. As in Spark, a time that occurs
+            twice is the earlier one, and one that is left out, when clocks are set forward, is as much later. None
+            for that of the handle; without any, such times are refused where the table has a ``timestamp``, and new
+            columns are ``timestamp_ntz``.
         options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`. ``isolation`` matters to a
             write that reads the table: an overwrite, or a write of data from the same table.
 
@@ -107,6 +113,7 @@ def write_deltalake(
         description=description,
         target_file_size=target_file_size,
         partition_overwrite=partition_overwrite,
+        timezone=timezone,
     )
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
     if table is not None and outside:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.log.timestamps import version_at
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 
 if TYPE_CHECKING:
     from refdelta_storage import Store
@@ -15,30 +16,56 @@ if TYPE_CHECKING:
 Version = int | str | dt.datetime
 
 
-def snapshot_at(store: Store, version: Version) -> Snapshot:
+def snapshot_at(store: Store, version: Version, timezone: str | None = None, *, past_newest: bool = False) -> Snapshot:
     """The snapshot at a version, or at a time: the last version committed at or before it.
 
     Args:
         store: the table's store.
-        version: a version, or a time as a datetime or an ISO 8601 string (UTC if it names no zone).
+        version: a version, or a time as a datetime or an ISO 8601 string.
+        timezone: the zone of a time without one; None for UTC.
+        past_newest: whether a time after the newest version stands for that version, as in Spark's RESTORE.
 
     Raises:
         InvalidArgumentError: it is neither a version nor a time.
-        VersionNotFoundError: the table has no such version, or no longer.
+        VersionNotFoundError: the table has no such version, or no longer; the time is before the first version that can
+            be read, or after the newest one.
     """
     if isinstance(version, bool):
         raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {version!r}")
     if isinstance(version, int):
         return load_snapshot(store, version)
-    return load_snapshot(store, version_at(store, milliseconds(version)))
-
-
-def milliseconds(time: str | dt.datetime) -> int:
-    """A time in milliseconds since 1970 (UTC), rounded down. Raises ``InvalidArgumentError``."""
+    given = _parsed(version)
     try:
-        moment = time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(time)
+        found = version_at(store, milliseconds(given, timezone), past_newest=past_newest)
+    except VersionNotFoundError as error:
+        if given.tzinfo is not None:
+            raise
+        advice = "" if timezone else "; write its zone, or open the table with timezone="
+        raise VersionNotFoundError(
+            f"{error}; {version} has no zone, and is read as {timezone or 'UTC'}{advice}"
+        ) from None
+    return load_snapshot(store, found)
+
+
+def zoned(time: str | dt.datetime, timezone: str | None) -> dt.datetime:
+    """A time with its zone, or with this one if it has none; None stands for UTC.
+
+    Raises:
+        InvalidArgumentError: it is not a time.
+    """
+    moment = _parsed(time)
+    if moment.tzinfo is not None:
+        return moment
+    return moment.replace(tzinfo=dt.UTC if timezone is None or timezone == "UTC" else ZoneInfo(timezone))
+
+
+def milliseconds(time: str | dt.datetime, timezone: str | None = None) -> int:
+    """A time in milliseconds since 1970 (UTC), rounded down. Arguments and errors are those of :func:`zoned`."""
+    return (zoned(time, timezone) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def _parsed(time: str | dt.datetime) -> dt.datetime:
+    try:
+        return time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(time)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {time!r}") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.UTC)
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)

@@ -65,7 +65,42 @@ def test_time_travel_by_time(versions, moment, version):
 def test_a_time_before_the_history_is_an_error_that_names_its_ends(versions):
     with pytest.raises(errors.VersionNotFoundError, match="2024-01-01T00:00:00"):
         DeltaTable(versions, version="2023-12-31")
-    assert DeltaTable(versions, version="2124-01-01").version() == 4
+
+
+def test_a_time_after_the_history_is_an_error_that_names_the_newest_version(versions):
+    with pytest.raises(errors.VersionNotFoundError, match=r"after the newest version, 4 .*leave out the time"):
+        DeltaTable(versions, version="2124-01-01T00:00:00Z")
+    table = DeltaTable(versions)
+    newest = dt.datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, dt.UTC)
+    assert DeltaTable(versions, version=newest).version() == 4
+    with pytest.raises(errors.VersionNotFoundError, match="after the newest version"):
+        table.load_as_version(newest + dt.timedelta(milliseconds=1))
+    assert (table.version(), table.pinned) == (4, False)
+    with pytest.raises(errors.VersionNotFoundError, match="after the newest version"):
+        table.diff(0, "2124-01-01T00:00:00Z")
+    # The end of a range, and RESTORE as in Spark, take the newest version.
+    assert table.restore("2124-01-01T00:00:00Z").version is None
+
+
+@pytest.mark.parametrize("time", ["2124-01-01", dt.datetime(2124, 1, 1)])
+def test_a_time_without_a_zone_is_utc_and_its_error_says_so(versions, time):
+    with pytest.raises(errors.VersionNotFoundError, match=r"has no zone, and is read as UTC; write its zone, or open"):
+        DeltaTable(versions, version=time)
+    with pytest.raises(errors.VersionNotFoundError, match=r"has no zone, and is read as Europe/Berlin$"):
+        DeltaTable(versions, version=time, timezone="Europe/Berlin")
+
+
+def test_a_time_without_a_zone_has_that_of_the_handle(versions):
+    table = DeltaTable(versions, timezone="Pacific/Kiritimati")  # 14 hours before UTC
+    first, last = (dt.datetime.fromtimestamp(table.history()[place]["timestamp"] / 1000, dt.UTC) for place in (-1, 0))
+    for moment, version in ((first, 0), (last, 4)):
+        local = (moment + dt.timedelta(hours=14)).replace(tzinfo=None)
+        for time in (local, local.isoformat()):
+            assert DeltaTable(versions, version=time, timezone="Pacific/Kiritimati").version() == version
+            table.load_as_version(time)
+            assert table.version() == version
+            assert table.diff(time, 4).before.version == version
+        assert DeltaTable(versions, version=moment, timezone="Pacific/Kiritimati").version() == version
 
 
 def test_a_time_from_the_history_leads_to_its_version(path):

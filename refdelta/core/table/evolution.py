@@ -209,6 +209,16 @@ def _noted_within(old: DataType, new: DataType, version: int | None) -> DataType
     return new
 
 
+def without_zone(table: DataType, data: DataType) -> str:
+    """The ways out for local times where the table has points in time, for the end of a message; else empty."""
+    if (table, data) != (TIMESTAMP, TIMESTAMP_NTZ):
+        return ""
+    return (
+        '; times without a zone need timezone=, for example timezone="Europe/Berlin" or timezone="UTC", or a column of '
+        "type timestamp_ntz"
+    )
+
+
 def merge_schemas(
     old: StructType,
     new: StructType,
@@ -282,7 +292,7 @@ class _Merge:
         if self.changes == "recorded" and can_widen(old, new) and (new in INTEGRAL or old not in INTEGRAL):
             return new
         if not (self.casts and may_fit(new, old)):
-            self.problems.append(f"column {path} is {old} in the table and {new} in the data")
+            self.problems.append(f"column {path} is {old} in the table and {new} in the data{without_zone(old, new)}")
         return old
 
 

@@ -35,6 +35,34 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
+# Types of dictionaries that Arrow cannot decode, and those to which they are cast first.
+_TAKEN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def without_encoding(array: pa.Array) -> pa.Array:
+    """The array without dictionary or run-end encoding."""
+    if pa.types.is_dictionary(array.type):
+        # Categories of Polars are views.
+        kind = _TAKEN.get(array.type.value_type)
+        if kind is not None:
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind))
+        return without_encoding(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(array.type):
+        return without_encoding(pc.run_end_decode(array))
+    return array
+
+
+def list_offsets(array: pa.Array) -> pa.Array:
+    """Offsets into the flattened values of a list array of any kind; a null list has no values."""
+    lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+
+
+def map_as_lists(array: pa.Array) -> pa.Array:
+    """A map array as lists of its entries, for which Arrow has more functions."""
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Values, or None, as an array: same as ``pa.array``, but ASCII strings, numbers and booleans do not load pandas.
 

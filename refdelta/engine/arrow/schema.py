@@ -120,9 +120,9 @@ _FROM: tuple[tuple[pa.Schema, StructType], ...] = ()
 def from_arrow(schema: pa.Schema) -> StructType:
     """The Delta schema that holds data of an Arrow schema without loss.
 
-    Unsigned integers become the next wider signed ones (``uint64`` becomes ``decimal(20,0)``), dictionaries their
-    values, ``large_*``, views and fixed-size types the plain ones, seconds and milliseconds become microseconds.
-    Nanoseconds become microseconds too: a value that would lose digits is refused when it is written.
+    UUIDs become strings, unsigned integers the next wider signed ones (``uint64`` becomes ``decimal(20,0)``),
+    dictionaries their values, ``large_*``, views and fixed-size types the plain ones, seconds and milliseconds become
+    microseconds. Nanoseconds become microseconds too: a value that would lose digits is refused when it is written.
 
     Raises:
         UnsupportedTypeError: a column has a type that cannot be mapped without loss; the column's path is named.
@@ -157,6 +157,8 @@ def delta_type(data_type: pa.DataType, path: str) -> DataType:
         return delta_type(data_type.value_type, path)
     if variant.is_variant(data_type):
         return VARIANT
+    if is_uuid(data_type):
+        return STRING
     if pt.is_struct(data_type):
         if not data_type.num_fields:
             raise UnsupportedTypeError(f"column {path}: a struct without fields cannot be stored in Parquet")
@@ -177,6 +179,11 @@ def delta_type(data_type: pa.DataType, path: str) -> DataType:
         if accepts(data_type):
             return mapped
     raise UnsupportedTypeError(f"column {path}: Delta has no type for Arrow's {data_type}; {_advice(data_type)}")
+
+
+def is_uuid(data_type: pa.DataType) -> bool:
+    """True for Arrow's canonical extension type ``arrow.uuid``."""
+    return getattr(data_type, "extension_name", None) == "arrow.uuid"
 
 
 def with_parts(data_type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

@@ -38,8 +38,8 @@ def commit_time(store: Store, version: int) -> int:
     return times[version]
 
 
-def version_at(store: Store, timestamp_ms: int) -> int:
-    """The newest version that was committed at or before a time; for a time in the future, the newest version.
+def version_at(store: Store, timestamp_ms: int, *, past_newest: bool = True) -> int:
+    """The newest version that was committed at or before a time.
 
     Without in-commit timestamps, the time of a commit is the modification time of its file, moved forward where needed
     so that every version is later than the one before it. Only versions that can still be rebuilt count.
@@ -47,9 +47,11 @@ def version_at(store: Store, timestamp_ms: int) -> int:
     Args:
         store: the table's folder.
         timestamp_ms: the time, in milliseconds since 1970 (UTC).
+        past_newest: whether a time after the newest version stands for that version, as in deltalake; Spark's readers
+            refuse it.
 
     Raises:
-        VersionNotFoundError: the time is before the first of these versions.
+        VersionNotFoundError: the time is before the first of these versions, or after the newest one.
         TableNotFoundError: there is no log.
     """
     commits = readable_commits(list_log(store))
@@ -68,7 +70,13 @@ def version_at(store: Store, timestamp_ms: int) -> int:
             f"the time {_text(timestamp_ms)} is before the first version that can be read; there are versions "
             f"{commits[0][0]} ({_text(first)}) to {commits[-1][0]} ({_text(time_of(-1))})"
         )
-    return rules.version_at(timestamp_ms, commits, since, lambda version: timestamp_of_commit(store, version))
+    found = rules.version_at(timestamp_ms, commits, since, lambda version: timestamp_of_commit(store, version))
+    if not past_newest and found == commits[-1][0] and timestamp_ms > (newest := time_of(-1)):
+        raise VersionNotFoundError(
+            f"the time {_text(timestamp_ms)} is after the newest version, {found} ({_text(newest)}); leave out the "
+            "time to read the newest version"
+        )
+    return found
 
 
 def file_times(store: Store, first: int) -> dict[int, int]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.table.char_varchar import Length, Lengths, lengths_of
-from refdelta.core.table.evolution import SMALL_INTEGERS, can_widen, may_fit
+from refdelta.core.table.evolution import SMALL_INTEGERS, can_widen, may_fit, without_zone
 from refdelta.core.table.types import (
     STRING,
     ArrayType,
@@ -28,6 +28,7 @@ from refdelta.core.table.types import (
     StructType,
 )
 from refdelta.engine.arrow import variant
+from refdelta.engine.arrow.arrays import list_offsets, map_as_lists, without_encoding
 from refdelta.engine.arrow.schema import arrow_type, delta_type, to_arrow
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
 
@@ -156,7 +157,7 @@ class _Leaf(msgspec.Struct, frozen=True):
     advice: str = ""
 
     def convert(self, array: pa.Array) -> pa.Array:
-        array = self._cast(_plain(array))
+        array = self._cast(without_encoding(array))
         return array if self.length is None else _of_length(array, self.length, self.path)
 
     def _cast(self, array: pa.Array) -> pa.Array:
@@ -200,7 +201,7 @@ class _Struct(msgspec.Struct, frozen=True):
     children: tuple[_Child, ...]
 
     def convert(self, array: pa.Array) -> pa.Array:
-        array = _plain(array)
+        array = without_encoding(array)
         # flatten() makes a child null where its parent is null, and respects slices; field() does neither.
         parts = array.flatten()
         arrays = [
@@ -220,8 +221,8 @@ class _List(msgspec.Struct, frozen=True):
     contains_null: bool
 
     def convert(self, array: pa.Array) -> pa.Array:
-        array = _plain(array)
-        offsets = _offsets(array)
+        array = without_encoding(array)
+        offsets = list_offsets(array)
         try:
             values = self.element.convert(array.flatten())
         except _MisfitError as misfit:
@@ -240,9 +241,9 @@ class _Map(msgspec.Struct, frozen=True):
     value_contains_null: bool
 
     def convert(self, array: pa.Array) -> pa.Array:
-        lists = _as_lists(_plain(array))
+        lists = map_as_lists(without_encoding(array))
         keys, values = lists.flatten().flatten()
-        offsets = _offsets(lists)
+        offsets = list_offsets(lists)
         try:
             keys, values = self.key.convert(keys), self.value.convert(values)
         except _MisfitError as misfit:
@@ -315,7 +316,7 @@ class _Planning(msgspec.Struct, frozen=True):
             value = self._any(data.item_type, table.value, f"{path}.value", _part(lengths, "value"))
             return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
         if not may_fit(kind, table):
-            self._note(f"column {path} is {table} in the table and {kind} in the data")
+            self._note(f"column {path} is {table} in the table and {kind} in the data{without_zone(table, kind)}")
             return None
         length = lengths if table == STRING and isinstance(lengths, Length) else None
         return _Leaf(path, target, table, length, self._advice(kind, table))
@@ -331,33 +332,6 @@ class _Planning(msgspec.Struct, frozen=True):
 
 
 _SHOWN = 100
-
-# Types of dictionaries that Arrow cannot decode, and those to which they are cast first.
-_TAKEN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """The array without dictionary or run-end encoding."""
-    if pa.types.is_dictionary(array.type):
-        # Categories of Polars are views.
-        kind = _TAKEN.get(array.type.value_type)
-        if kind is not None:
-            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind))
-        return _plain(array.dictionary_decode())
-    if pa.types.is_run_end_encoded(array.type):
-        return _plain(pc.run_end_decode(array))
-    return array
-
-
-def _offsets(array: pa.Array) -> pa.Array:
-    """Offsets into the flattened values of a list array of any kind; a null list has no values."""
-    lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
-    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
-
-
-def _as_lists(array: pa.Array) -> pa.Array:
-    """A map array as lists of its entries, for which Arrow has more functions."""
-    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
 
 
 def _of_length(strings: pa.Array, length: Length, path: str) -> pa.Array:

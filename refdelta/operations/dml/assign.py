@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +23,7 @@ from refdelta.core.table.column_names import named_path
 from refdelta.core.table.evolution import as_nullable
 from refdelta.core.table.features import GENERATION
 from refdelta.core.table.row_tracking import ROW_COMMIT_VERSION
-from refdelta.core.table.types import VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
+from refdelta.core.table.types import TIMESTAMP, VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
 from refdelta.engine.arrow.schema import arrow_type, to_arrow
 from refdelta.engine.expressions.evaluate import evaluate_value
 from refdelta.engine.expressions.sql import parse_expression
@@ -165,19 +168,47 @@ def _default(column: Column, schema: StructType) -> str | None:
     return None if GENERATION in metadata else str(metadata.get(DEFAULT, "NULL"))
 
 
-def constants(given: Mapping[str, Any], schema: StructType) -> list[Assignment]:
-    """Assignments of Python values. Raises as :func:`expressions`."""
+def constants(given: Mapping[str, Any], schema: StructType, timezone: str | None = None) -> list[Assignment]:
+    """Assignments of Python values. Raises as :func:`expressions`.
+
+    Args:
+        given: the values, by the names of columns.
+        schema: the table's.
+        timezone: the zone of times without one where the column is a timestamp; None for UTC.
+    """
+    zone = None if timezone is None or timezone == "UTC" else ZoneInfo(timezone)
     found = []
     for name, value in given.items():
         column = resolve_column(named_path(name, schema), schema)
         try:
-            scalar = _scalar(value, arrow_type(as_nullable(column.type)))
+            own = value if zone is None else _in_zone(value, column.type, zone)
+            scalar = _scalar(own, arrow_type(as_nullable(column.type)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(
                 f"{value!r} cannot be a value of column {name!r}, a {column.type}: {error}"
             ) from None
         found.append(Assignment(column.path, functools.partial(_repeated, scalar)))
     return _distinct(found)
+
+
+def _in_zone(value: Any, kind: DataType, zone: ZoneInfo) -> Any:
+    """The value; its times without a zone have this one where they are points in time in the table."""
+    if kind == TIMESTAMP:
+        if isinstance(value, np.datetime64):
+            value = value.astype("datetime64[us]").item()
+        if isinstance(value, dt.datetime) and value.tzinfo is None:
+            return value.replace(tzinfo=zone)
+        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            return dt.datetime(value.year, value.month, value.day, tzinfo=zone)
+    elif isinstance(kind, StructType) and isinstance(value, Mapping):
+        types = {field.name: field.type for field in kind}
+        return {name: _in_zone(part, types[name], zone) if name in types else part for name, part in value.items()}
+    elif isinstance(kind, ArrayType) and isinstance(value, (list, tuple)):
+        return [_in_zone(part, kind.element, zone) for part in value]
+    elif isinstance(kind, MapType) and value is not None:
+        entries = value.items() if isinstance(value, Mapping) else value
+        return [(_in_zone(key, kind.key, zone), _in_zone(part, kind.value, zone)) for key, part in entries]
+    return value
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:

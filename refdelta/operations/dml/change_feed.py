@@ -37,7 +37,7 @@ _READ_BYTES = 32 * 2**20
 class FeedRange:
     """A range of versions; see :meth:`refdelta.DeltaTable.load_cdf` for the attributes.
 
-    Each end is given by a version, by a time, or not at all.
+    Each end is given by a version, by a time, or not at all; a time without a zone is of ``timezone``, or else UTC.
     """
 
     starting_version: int | None = None
@@ -45,6 +45,7 @@ class FeedRange:
     starting_timestamp: str | dt.datetime | None = None
     ending_timestamp: str | dt.datetime | None = None
     allow_out_of_range: bool = False
+    timezone: str | None = None
 
     def __post_init__(self) -> None:
         for end in ("starting", "ending"):
@@ -64,7 +65,7 @@ class FeedRange:
         store, newest = snapshot.store, snapshot.version
         first, last = self.starting_version or 0, newest
         if self.starting_timestamp is not None:
-            first = version_since(store, _milliseconds("starting_timestamp", self.starting_timestamp))
+            first = version_since(store, _milliseconds("starting_timestamp", self.starting_timestamp, self.timezone))
         if first > newest:
             if self.allow_out_of_range:
                 return range(0)
@@ -73,7 +74,7 @@ class FeedRange:
         if self.ending_version is not None:
             last = self.ending_version
         elif self.ending_timestamp is not None:
-            last = version_at(store, _milliseconds("ending_timestamp", self.ending_timestamp))
+            last = version_at(store, _milliseconds("ending_timestamp", self.ending_timestamp, self.timezone))
         between = self.starting_timestamp is not None and self.ending_timestamp is not None and last == first - 1
         if last < first and not between:
             raise InvalidArgumentError(f"the changes end with version {last}, before they begin with version {first}")
@@ -175,8 +176,8 @@ def _metadata_of(actions: Sequence[AnyAction]) -> Metadata | None:
     return next((action for action in actions if isinstance(action, Metadata)), None)
 
 
-def _milliseconds(name: str, time: str | dt.datetime) -> int:
+def _milliseconds(name: str, time: str | dt.datetime, timezone: str | None) -> int:
     try:
-        return milliseconds(time)
+        return milliseconds(time, timezone)
     except InvalidArgumentError:
         raise InvalidArgumentError(f"{name} is a datetime or an ISO 8601 string, not {time!r}") from None

@@ -45,6 +45,7 @@ def update(
     updates: Mapping[str, str] | None,
     new_values: Mapping[str, Any] | None,
     predicate: str | None,
+    timezone: str | None = None,
 ) -> None:
     """Stage new values for the rows for which ``predicate`` is true; None for all rows.
 
@@ -56,6 +57,7 @@ def update(
         updates: by column, an SQL expression; a name with dots is a field of a struct.
         new_values: by column, a Python value; either this or ``updates`` is given.
         predicate: SQL in Spark's dialect.
+        timezone: the zone of times without one in ``new_values``; None for UTC.
 
     Raises:
         PredicateError: SQL cannot be parsed or bound, or a column cannot hold its new value.
@@ -65,7 +67,7 @@ def update(
     may_remove(txn)
     started = time.monotonic()
     condition = TRUE if predicate is None else parse_predicate(predicate, snapshot.schema, now=txn.now)
-    assignments = _assignments(txn, snapshot, updates, new_values)
+    assignments = _assignments(txn, snapshot, updates, new_values, timezone)
     change = Setter(snapshot.tracked().schema, assignments, RowRules.after(snapshot, now=txn.now))
     matches = find_matches(txn, snapshot, condition)
     scanned = time.monotonic()
@@ -139,7 +141,11 @@ def _changed_files(
 
 
 def _assignments(
-    txn: Transaction, snapshot: Snapshot, updates: Mapping[str, str] | None, new_values: Mapping[str, Any] | None
+    txn: Transaction,
+    snapshot: Snapshot,
+    updates: Mapping[str, str] | None,
+    new_values: Mapping[str, Any] | None,
+    timezone: str | None,
 ) -> list[Assignment]:
     if isinstance(new_values, str):
         raise InvalidArgumentError(
@@ -154,4 +160,4 @@ def _assignments(
         )
     if updates:
         return expressions(updates, snapshot.schema, snapshot.schema, now=txn.now)
-    return constants(new_values or {}, snapshot.schema)
+    return constants(new_values or {}, snapshot.schema, timezone)

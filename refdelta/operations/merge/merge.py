@@ -73,6 +73,8 @@ def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: MergeRequest
     """
     started = time.monotonic()
     source = _open_source(txn, data)
+    if isinstance(source, Source):
+        source.convert_for(snapshot.schema, request.timezone)
     check_clauses(request.clauses)
     if any(clause.when != "not matched" for clause in request.clauses):
         may_remove(txn)

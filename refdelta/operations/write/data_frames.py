@@ -2,13 +2,15 @@
 
 - pandas: an index without a name is left out; one with a name is a column. Columns of objects get the type of their
   values. A missing value (None, NaN, NaT, NA) is null.
-- Polars: types without a type in Arrow are refused. NaN stays NaN.
+- Polars: types without a type in Arrow are refused. NaN stays NaN. A LazyFrame is collected in batches.
+- Objects that are UUIDs become their canonical strings.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import sys
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from numbers import Number
@@ -44,10 +46,39 @@ def opened_frame(data: Any) -> pa.RecordBatchReader | None:
     if pandas is not None and isinstance(data, pandas.DataFrame):
         return _of_pandas(data).to_reader()
     if polars is not None and isinstance(data, polars.DataFrame):
-        for name, kind in data.schema.items():
-            _check_polars(kind, name)
-        return pa.RecordBatchReader.from_stream(data)
+        return _of_polars(data)
+    if polars is not None and isinstance(data, polars.LazyFrame):
+        return _of_lazy(data, polars)
     return None
+
+
+def _of_polars(frame: Any) -> pa.RecordBatchReader:
+    for name, kind in frame.schema.items():
+        if str(kind) == "Object" and _are_uuids(frame[name].to_list()):
+            texts = [value and str(value) for value in frame[name].to_list()]
+            frame = frame.with_columns(type(frame[name])(name, texts, dtype=sys.modules["polars"].String))
+        else:
+            _check_polars(kind, name)
+    return pa.RecordBatchReader.from_stream(frame)
+
+
+def _of_lazy(frame: Any, polars: Any) -> pa.RecordBatchReader:
+    """The rows of a LazyFrame in batches, by the streaming engine; older versions of Polars collect it as a whole."""
+    schema = frame.collect_schema()
+    if not hasattr(frame, "collect_batches") or polars.Object in schema.values():
+        return _of_polars(frame.collect())
+    first = _of_polars(polars.DataFrame(schema=schema)).schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for part in frame.collect_batches(maintain_order=True, lazy=True, engine="streaming"):
+            yield from pa.RecordBatchReader.from_stream(part)
+
+    return pa.RecordBatchReader.from_batches(first, batches())
+
+
+def _are_uuids(values: list[Any]) -> bool:
+    kinds = {type(value) for value in values if value is not None}
+    return kinds == {uuid.UUID}
 
 
 def _check_polars(kind: Any, path: str) -> None:
@@ -72,6 +103,15 @@ def _of_pandas(frame: Any) -> pa.Table:
     unnamed = [level for level, name in enumerate(names) if name is None]
     if named and unnamed:
         frame = frame.reset_index(level=unnamed, drop=True)
+    for place, (_, column) in enumerate(_columns(frame)):
+        # Older versions of Arrow have no type for them.
+        if (
+            column.dtype == object
+            and _are_uuids(column.dropna().to_list()[:1])
+            and _are_uuids(column.dropna().to_list())
+        ):
+            frame = frame.copy(deep=False)
+            frame.isetitem(place, column.map(str, na_action="ignore"))
     try:
         table = pa.Table.from_pandas(frame, preserve_index=bool(named))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.dml.rewrite_result import RewriteResult
     from refdelta.operations.write.append import WrittenFiles
@@ -39,12 +40,14 @@ class WriteRequest(msgspec.Struct, frozen=True):
     description: str | None = None
     target_file_size: int | None = None
     partition_overwrite: str | None = None
+    timezone: str | None = None
 
     def __post_init__(self) -> None:
         _one_of("mode", self.mode, tuple(MODES))
         _one_of("schema_mode", self.schema_mode, (None, "merge", "overwrite"))
         _one_of("partition_overwrite", self.partition_overwrite, (None, "dynamic"))
         arguments.text("predicate", self.predicate)
+        arguments.timezone("timezone", self.timezone)
         if (size := arguments.whole("target_file_size", self.target_file_size)) is not None and size <= 0:
             raise InvalidArgumentError(f"target_file_size is a positive number of bytes, not {self.target_file_size}")
         overwrites = self.mode == "overwrite"
@@ -75,6 +78,10 @@ class WriteRequest(msgspec.Struct, frozen=True):
                 f'there is a table at {snapshot.store.uri}; mode="append" or mode="overwrite" writes to it'
             )
         return snapshot is None or self.mode != "ignore"
+
+    def kept_schema(self, snapshot: Snapshot | None) -> StructType | None:
+        """The schema of the columns that the table keeps; None if the rows decide its schema."""
+        return None if snapshot is None or self.schema_mode == "overwrite" else snapshot.schema
 
     def target(self, snapshot: Snapshot | None, schema: pa.Schema) -> Target:
         """The table after the write of data with this schema.

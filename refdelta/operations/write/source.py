@@ -10,18 +10,20 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import pyarrow as pa
 
+from refdelta.engine.arrow.conversion import conversion
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
 from refdelta.operations.write.data_frames import opened_frame
 
 if TYPE_CHECKING:
+    from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
 
 _ACCEPTED = (
     "an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, duckdb, pandas 2.2 or later), "
-    "a pyarrow dataset, an iterable of record batches, a DeltaTable or a scan of one"
+    "a LazyFrame, a pyarrow dataset or scanner, an iterable of record batches, a DeltaTable or a scan of one"
 )
 
 
@@ -65,6 +67,18 @@ class Source(Rows):
         self.reader = reader
         self.schema = reader.schema
         self.tables = tables
+
+    def convert_for(self, table: StructType | None, timezone: str | None) -> None:
+        """Convert the values whose type depends on the table; see :func:`refdelta.engine.arrow.conversion.conversion`.
+
+        Args:
+            table: the table's schema; None for a new one.
+            timezone: the zone of times without one; None refuses them where the table has points in time.
+        """
+        converted = conversion(self.schema, table, timezone)
+        if converted.changes:
+            self.reader = pa.RecordBatchReader.from_batches(converted.schema, converted.apply(self.reader))
+            self.schema = converted.schema
 
     def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows in this process."""
@@ -123,13 +137,23 @@ def _real(uri: str) -> str:
 
 
 def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
+    reader = _of_one(data, tables)
+    if reader is not None:
+        return reader
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+        return _from_batches(data, tables)
+    raise _refused(data, f"a {type(data).__name__}")
+
+
+def _of_one(data: Any, tables: TablesRead) -> pa.RecordBatchReader | None:
+    """The rows of one object; None for an iterable of batches, and for other data."""
     if isinstance(data, pa.Table):
         return data.to_reader()
     if isinstance(data, pa.RecordBatchReader):
         return data
     if hasattr(data, "newest_for_writing"):  # a DeltaTable
         # A pinned version never changes, so it does not count as a read of the transaction's snapshot.
-        return data.scan().to_reader() if data.pinned else _reader(data.scan(), tables)
+        return data.scan().to_reader() if data.pinned else _of_one(data.scan(), tables)
     from refdelta.engine.scan.scan import Scan
 
     if isinstance(data, Scan):
@@ -144,27 +168,29 @@ def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
             batch = pa.record_batch(data)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     except (pa.ArrowException, TypeError, OverflowError) as error:  # such as a single column, or unknown types
-        raise InvalidArgumentError(f"the {type(data).__name__} cannot be read as an Arrow table: {error}") from error
-    if hasattr(data, "scanner") and hasattr(data, "schema"):
+        problem = f"the {type(data).__name__} cannot be read as an Arrow table: {error}"
+        raise InvalidArgumentError(problem + _hint(data, "; ")) from error
+    if hasattr(data, "scanner"):  # a dataset, or a fragment of one
         return data.scanner().to_reader()
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
-        return _from_batches(iter(data), tables)
-    raise InvalidArgumentError(f"cannot write a {type(data).__name__}; data must be {_ACCEPTED}")
+    if hasattr(data, "projected_schema") and hasattr(data, "to_reader"):  # a scanner
+        return data.to_reader()
+    return None
 
 
-def _from_batches(items: Iterator[Any], tables: TablesRead) -> pa.RecordBatchReader:
+def _from_batches(data: Iterable[Any], tables: TablesRead) -> pa.RecordBatchReader:
+    items = iter(data)
     first = next(items, None)
     if first is None:
         raise InvalidArgumentError(
             "cannot write an empty iterable: its schema is not known; pass a RecordBatchReader with a schema"
         )
-    head = _batches(first, tables)
+    head = _batches(data, first, tables)
     schema = head.schema
 
     def rest() -> Iterator[pa.RecordBatch]:
         yield from head
         for item in items:
-            for batch in _batches(item, tables):
+            for batch in _batches(data, item, tables):
                 if not batch.schema.equals(schema):
                     raise InvalidArgumentError(f"the batches differ in schema: first {schema}, then {batch.schema}")
                 yield batch
@@ -172,7 +198,42 @@ def _from_batches(items: Iterator[Any], tables: TablesRead) -> pa.RecordBatchRea
     return pa.RecordBatchReader.from_batches(schema, rest())
 
 
-def _batches(item: Any, tables: TablesRead) -> pa.RecordBatchReader:
-    if not any(hasattr(item, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "newest_for_writing")):
-        raise InvalidArgumentError(f"cannot write an iterable of {type(item).__name__}; data must be {_ACCEPTED}")
-    return _reader(item, tables)
+def _batches(data: Iterable[Any], item: Any, tables: TablesRead) -> pa.RecordBatchReader:
+    reader = _of_one(item, tables)
+    if reader is None:
+        raise _refused(data, f"an iterable of {type(item).__name__}", item)
+    return reader
+
+
+def _refused(data: Any, what: str, item: Any = None) -> InvalidArgumentError:
+    return InvalidArgumentError(f"cannot write {what}{_hint(data, ': ', item)}; data must be {_ACCEPTED}")
+
+
+def _hint(data: Any, before: str, item: Any = None) -> str:
+    """The call that makes rows of some data that is refused; empty if none is known."""
+    kind = type(data)
+    library = kind.__module__.partition(".")[0]
+    advice = None
+    if isinstance(data, (str, os.PathLike)):
+        advice = "read the file first, for example with pyarrow.dataset.dataset(path)"
+    elif isinstance(data, dict):
+        advice = "pyarrow.table(data) makes a table of columns, pyarrow.Table.from_pylist([data]) of a row"
+    elif isinstance(item, dict):
+        advice = "pyarrow.Table.from_pylist(list(data)) makes a table of them"
+    elif library == "numpy" and getattr(data.dtype, "names", None):
+        advice = "pyarrow.table({name: data[name] for name in data.dtype.names}) makes a table of them"
+    elif library == "numpy" or isinstance(item, (list, tuple)):
+        advice = "columns need names; pyarrow.table() takes them by name"
+    elif kind.__name__ == "Series" or library == "pyarrow":
+        advice = (
+            "a column is no table: data.to_frame()" if kind.__name__ == "Series" else 'pyarrow.table({"name": data})'
+        )
+    elif kind.__name__ == "DuckDBPyConnection":
+        advice = "connection.sql(query) makes a relation, which is accepted"
+    elif library == "pyspark":
+        advice = "refdelta.spark.write(data, uri) writes it on the cluster, data.toArrow() makes a table in memory"
+    else:
+        calls = ("to_arrow_reader", "to_pyarrow_batches", "to_arrow", "to_pyarrow", "fetch_record_batch", "to_pandas")
+        found = next((name for name in calls if callable(getattr(data, name, None))), None)
+        advice = found and f"its {found}() may give rows"
+    return f"{before}{advice}" if advice else ""

@@ -145,7 +145,6 @@ def test_types_that_map_without_loss(arrow, delta):
         pa.decimal128(5, -1),
         pa.dense_union([pa.field("x", pa.int8())]),
         pa.struct([]),
-        pa.uuid(),
     ],
     ids=str,
 )

@@ -1,0 +1,240 @@
+"""``timezone=``: the zone of times that have none, in rows that are written and in times of travel.
+
+The rules are those of Spark's session time zone: of a time that occurs twice the earlier, and a time that is left out
+moves forward. Python's ``zoneinfo`` with ``fold=0`` has the same rules, and is the oracle.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.engine.arrow.conversion import instants
+from tiers import examples
+
+BERLIN = "Europe/Berlin"
+TWICE, LEFT_OUT, PLAIN = dt.datetime(2024, 10, 27, 2, 30), dt.datetime(2024, 3, 31, 2, 30), dt.datetime(2024, 7, 1, 12)
+LOCAL = pa.timestamp("us")
+INSTANT = pa.timestamp("us", "UTC")
+ZONES = [BERLIN, "UTC", "America/St_Johns", "Australia/Lord_Howe", "Africa/Monrovia", "Asia/Kathmandu", "Pacific/Apia"]
+_tables = itertools.count()
+
+
+def fresh() -> str:
+    return f"memory://zones-{next(_tables)}"
+
+
+def in_zone(time: dt.datetime | None, zone: str) -> dt.datetime | None:
+    return None if time is None else time.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
+
+
+def rows(*times, kind=LOCAL) -> pa.Table:
+    return pa.table({"id": list(range(len(times))), "at": pa.array(times, kind)})
+
+
+def table_of(kind=INSTANT, **options) -> DeltaTable:
+    uri = fresh()
+    DeltaTable.create(uri, pa.schema({"id": pa.int64(), "at": kind}))
+    return DeltaTable(uri, **options)
+
+
+def times(table) -> list:
+    table.update_incremental()
+    return [row["at"] for row in sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: row["id"])]
+
+
+def test_the_rules_by_example():
+    table = table_of()
+    write_deltalake(table, rows(TWICE, LEFT_OUT, PLAIN, None), mode="append", timezone=BERLIN)
+    assert times(table) == [
+        dt.datetime(2024, 10, 27, 0, 30, tzinfo=dt.UTC),  # the summer time's
+        dt.datetime(2024, 3, 31, 1, 30, tzinfo=dt.UTC),  # 03:30
+        dt.datetime(2024, 7, 1, 10, tzinfo=dt.UTC),
+        None,
+    ]
+
+
+def changes_of(zone: str) -> list[dt.datetime]:
+    """Local times near the changes of the zone's offset."""
+    found, hour = [], dt.timedelta(hours=1)
+    at = dt.datetime(1971, 1, 1, tzinfo=dt.UTC)
+    info = ZoneInfo(zone)
+    while at.year < 2025:
+        if at.astimezone(info).utcoffset() != (at + 6 * hour).astimezone(info).utcoffset():
+            found.append(at.replace(tzinfo=None) + at.astimezone(info).utcoffset())
+        at += 6 * hour
+    return found or [dt.datetime(2000, 1, 1)]
+
+
+CHANGES = {zone: changes_of(zone) for zone in ZONES}
+
+
+@given(data=st.data())
+@examples(200)
+def test_random_times_are_those_of_zoneinfo(data):
+    zone = data.draw(st.sampled_from(ZONES))
+    near = st.builds(
+        lambda change, seconds, micros: change + dt.timedelta(seconds=seconds, microseconds=micros),
+        st.sampled_from(CHANGES[zone]),
+        st.integers(-90_000, 90_000),
+        st.integers(0, 999_999),
+    )
+    anywhere = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2037, 1, 1))
+    drawn = data.draw(st.lists(st.none() | near | anywhere, max_size=8))
+    unit = data.draw(st.sampled_from(["s", "ms", "us", "ns"]))
+    cut = [
+        one and one.replace(microsecond={"s": 0, "ms": one.microsecond // 1000 * 1000}.get(unit, one.microsecond))
+        for one in drawn
+    ]
+    found = instants(pa.array(cut, pa.timestamp(unit)), zone)
+    assert found.type == pa.timestamp(unit, "UTC")
+    assert found.cast(INSTANT).to_pylist() == [in_zone(one, zone) for one in cut]
+
+
+def append(table, data, **options):
+    write_deltalake(table, data, mode="append", **options)
+
+
+def overwrite(table, data, **options):
+    write_deltalake(table, data, mode="overwrite", **options)
+
+
+def replace(table, data, **options):
+    write_deltalake(table, data, mode="overwrite", predicate="id < 100", **options)
+
+
+def evolve(table, data, **options):
+    write_deltalake(table, data, mode="append", schema_mode="merge", **options)
+
+
+def staged(table, data, **options):
+    with table.begin() as txn:
+        txn.append(data, **options)
+        txn.commit()
+
+
+def staged_overwrite(table, data, **options):
+    with table.begin() as txn:
+        txn.overwrite(data, **options)
+        txn.commit()
+
+
+def merge(table, data, **options):
+    table.merge(data, "s.id = t.id", **options).when_not_matched_insert_all().execute()
+
+
+def merge_explicitly(table, data, **options):
+    given = data.rename_columns({"at": "when"})
+    table.merge(given, "s.id = t.id", **options).when_not_matched_insert({"id": "s.id", "at": "s.when"}).execute()
+
+
+def staged_merge(table, data, **options):
+    with table.begin() as txn:
+        txn.merge(data, "s.id = t.id", **options).when_not_matched_insert_all().execute()
+        txn.commit()
+
+
+WRITES = [append, overwrite, replace, evolve, staged, staged_overwrite, merge, merge_explicitly, staged_merge]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_each_statement_takes_a_zone_or_has_the_handle_s(write):
+    by_argument, by_handle = table_of(), table_of(timezone=BERLIN)
+    write(by_argument, rows(TWICE, PLAIN), timezone=BERLIN)
+    write(by_handle, rows(TWICE, PLAIN))
+    assert times(by_argument) == times(by_handle) == [in_zone(TWICE, BERLIN), in_zone(PLAIN, BERLIN)]
+    write_over = table_of(timezone="America/New_York")
+    write(write_over, rows(PLAIN), timezone=BERLIN)
+    assert times(write_over) == [in_zone(PLAIN, BERLIN)]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_without_a_zone_the_error_names_both_ways_out(write):
+    table = table_of()
+    with pytest.raises(errors.SchemaMismatchError, match=r"timezone=.*timestamp_ntz"):
+        write(table, rows(PLAIN))
+    assert table.version() == 0
+
+
+@pytest.mark.parametrize("write", [one for one in WRITES if one is not merge_explicitly])
+def test_times_stay_local_where_the_table_has_local_times(write):
+    table = table_of(LOCAL, timezone=BERLIN)
+    write(table, rows(LEFT_OUT))
+    assert times(table) == [LEFT_OUT]
+
+
+def test_times_with_a_zone_are_not_changed():
+    table = table_of(timezone=BERLIN)
+    append(table, rows(PLAIN, kind=pa.timestamp("us", "America/New_York")))
+    assert times(table) == [PLAIN.replace(tzinfo=dt.UTC)]
+
+
+def test_a_new_table_and_new_columns_have_points_in_time():
+    uri = fresh()
+    write_deltalake(uri, rows(PLAIN), timezone=BERLIN)
+    table = DeltaTable(uri, timezone=BERLIN)
+    assert table.to_pyarrow_table().schema.field("at").type == INSTANT
+    more = rows(PLAIN).append_column("until", pa.array([PLAIN], LOCAL))
+    write_deltalake(table, more, mode="append", schema_mode="merge")
+    assert DeltaTable(uri).to_pyarrow_table().schema.field("until").type == INSTANT
+    write_deltalake(table, rows(PLAIN).drop_columns("id"), mode="overwrite", schema_mode="overwrite")
+    assert DeltaTable(uri).to_pyarrow_table().to_pylist() == [{"at": in_zone(PLAIN, BERLIN)}]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "dates", "a dictionary", "nested"])
+def test_each_form_of_a_local_time(kind):
+    expected = in_zone(PLAIN, BERLIN)
+    table = table_of(timezone=BERLIN)
+    if kind == "pandas":
+        append(table, pd.DataFrame({"id": [0], "at": pd.to_datetime([PLAIN])}))
+    elif kind == "polars":
+        append(table, pl.LazyFrame({"id": [0], "at": [PLAIN]}))
+    elif kind == "dates":
+        append(table, rows(PLAIN.date(), kind=pa.date32()))
+        expected = in_zone(dt.datetime(2024, 7, 1), BERLIN)
+    elif kind == "a dictionary":
+        append(table, pa.table({"id": [0], "at": pa.array([PLAIN], LOCAL).dictionary_encode()}))
+    else:
+        deep = pa.struct({"l": pa.list_(LOCAL), "m": pa.map_(pa.string(), LOCAL)})
+        uri = fresh()
+        data = pa.table(
+            {"s": pa.array([None, {"l": [PLAIN, None], "m": [("a", PLAIN)]}, {"l": None, "m": None}], deep)}
+        )
+        write_deltalake(uri, data.slice(0, 3), timezone=BERLIN)
+        assert DeltaTable(uri).to_pyarrow_table()["s"].to_pylist() == [
+            None,
+            {"l": [expected, None], "m": [("a", expected)]},
+            {"l": None, "m": None},
+        ]
+        return
+    assert times(table) == [expected]
+
+
+def test_values_of_an_update_have_the_handle_s_zone():
+    table = table_of(timezone=BERLIN)
+    append(table, rows(PLAIN, PLAIN))
+    table.update(new_values={"at": TWICE}, predicate="id = 0")
+    table.update(new_values={"at": PLAIN.replace(tzinfo=dt.UTC)}, predicate="id = 1")
+    assert times(table) == [in_zone(TWICE, BERLIN), PLAIN.replace(tzinfo=dt.UTC)]
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlyn", "+02:00", "", 3])
+def test_an_unknown_zone_is_refused(name):
+    with pytest.raises(errors.InvalidArgumentError, match="timezone must be"):
+        write_deltalake(fresh(), rows(PLAIN), timezone=name)
+    with pytest.raises(errors.InvalidArgumentError, match="timezone must be"):
+        DeltaTable(fresh(), timezone=name)
+
+
+def test_a_zone_that_is_nearly_right_gets_a_suggestion():
+    with pytest.raises(errors.InvalidArgumentError, match="did you mean 'Europe/Berlin'"):
+        write_deltalake(fresh(), rows(PLAIN), timezone="Europe/Berlyn")
