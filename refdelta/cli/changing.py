@@ -12,7 +12,17 @@ import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, arguments
 from refdelta.api.merge_builder import TableMerger
-from refdelta.cli.group import app, is_table, isolation_level, note, on_a_table, open_table, properties, rows_or_files
+from refdelta.cli.group import (
+    app,
+    is_table,
+    isolation_level,
+    note,
+    on_a_table,
+    open_table,
+    properties,
+    rows_or_files,
+    zone_of_times,
+)
 from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
 from refdelta.cli.render import echo_json, echo_some, moved_over
 from refdelta.core.table.features import check_writable
@@ -181,6 +191,7 @@ def update(
 @click.option("--update-missing-when", metavar="SQL", help="Of these, update only those for which it is true.")
 @click.option("--schema-mode", type=click.Choice(["merge"]), help="Add the columns to TABLE that only the source has.")
 @file_format
+@zone_of_times
 @changing
 def merge(
     table: str,
@@ -192,6 +203,7 @@ def merge(
     shape: str | None,
     nulls: tuple[str, ...],
     delimiter: str,
+    timezone: str | None,
     isolation: arguments.Isolation | None,
     row_level: bool | None,
     dry_run: bool,
@@ -205,16 +217,23 @@ def merge(
     """
     add = _clauses(**clauses)
     handle = open_table(table, storage_options)
-    given = InputOptions(shape, nulls, one_character(delimiter), pa.schema(handle.schema()))
+    given = InputOptions(shape, nulls, one_character(delimiter), pa.schema(handle.schema()), timezone)
     source = _source(sources, given, storage_options)
-    request = MergeRequest.of(condition, "s", "t", schema_mode == "merge")
+    request = MergeRequest.of(condition, "s", "t", schema_mode == "merge", timezone)
     statement = _Statement(
         _merged,
         lambda staging, snapshot: add(
             TableMerger(request, lambda whole: stage_merge(staging, snapshot, source, whole))
         ).execute(),
         lambda handle, level, noted: add(
-            handle.merge(source, condition, merge_schema=request.merge_schema, isolation=level, commit_properties=noted)
+            handle.merge(
+                source,
+                condition,
+                merge_schema=request.merge_schema,
+                timezone=timezone,
+                isolation=level,
+                commit_properties=noted,
+            )
         ).execute(),
     )
     _perform(handle, statement, isolation, properties(message, row_level), dry_run=dry_run, as_json=as_json)

@@ -53,6 +53,7 @@ class ShownCommand(click.Command):
             on, off = option.opts[-1], (option.secondary_opts or option.opts)[-1]
             for value, said in (("True", on), ("False", off)):
                 message = re.sub(rf"(?<![\w'`.]){option.name}={value}\b", said, message)
+            message = re.sub(rf"(?<![\w'`.-]){option.name}=(?=\")", f"{on} ", message)
             if "_" in option.name:
                 message = re.sub(rf"(?<![\w'`.-]){option.name}(?![\w'`=.])", on, message)
                 message = re.sub(rf"(?<![\w'`.-]){option.name}=(?=\S)", f"{on} ", message)
@@ -236,6 +237,15 @@ def isolation_level(command: Command) -> Command:
         metavar="LEVEL",
         type=click.Choice([level.value for level in IsolationLevel], case_sensitive=False),
         help="WriteSerializable or Serializable: stricter than the table's own level, never weaker.",
+    )(command)
+
+
+def zone_of_times(command: Command) -> Command:
+    """The option ``--timezone``."""
+    return click.option(
+        "--timezone",
+        metavar="ZONE",
+        help="The zone of times in the files that have none, such as Europe/Berlin or UTC. Not for JSON files.",
     )(command)
 
 

@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
+from refdelta import arguments
 from refdelta.cli.group import Command
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
 
@@ -28,12 +29,14 @@ class InputOptions:
         nulls: strings that mean null in CSV files, besides the empty one.
         delimiter: what separates the fields of a CSV file.
         types: the table's columns where the table exists: CSV and JSON are read as these types and not guessed.
+        timezone: the zone that times without one get later.
     """
 
     format: str | None = None
     nulls: Sequence[str] = ()
     delimiter: str = ","
     types: pa.Schema | None = None
+    timezone: str | None = None
 
 
 def file_format(command: Command) -> Command:
@@ -82,9 +85,15 @@ def open_inputs(files: Sequence[str], options: InputOptions) -> pa.RecordBatchRe
 
 def _opener(name: str, options: InputOptions) -> Callable[[], pa.RecordBatchReader]:
     path = Path(name)
+    arguments.timezone("--timezone", options.timezone)
     kind = options.format or _ENDINGS.get(path.suffix.removeprefix(".").lower())
     if kind is None:
         raise InvalidArgumentError(f"{name}: say --format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    if kind == "json" and options.timezone is not None:
+        # Arrow's reader leaves out the offsets of times.
+        raise InvalidArgumentError(
+            f"{name}: --timezone goes with CSV and Parquet files; in JSON files write each time with its offset"
+        )
     if not path.exists():
         raise DataFileNotFoundError("no such file", file=name)
     if path.is_dir():
@@ -95,7 +104,7 @@ def _opener(name: str, options: InputOptions) -> Callable[[], pa.RecordBatchRead
         try:
             return _microseconds(read(path, options))
         except (pa.ArrowException, OSError) as error:
-            raise DataFileError(f"not readable as {kind}: {error}", file=name) from error
+            raise DataFileError(f"not readable as {kind}: {_with_advice(error)}", file=name) from error
 
     return open_file
 
@@ -107,8 +116,17 @@ def _named(reader: pa.RecordBatchReader, name: str) -> Iterator[pa.RecordBatch]:
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
-            raise DataFileError(str(error), file=name) from error
+            raise DataFileError(_with_advice(error), file=name) from error
         yield batch
+
+
+def _with_advice(error: Exception) -> str:
+    text, _, more = str(error).partition(". If these timestamps are in local time")
+    if more:
+        return f"{text}; --timezone says the zone of such times"
+    if "expected no zone offset" in text:
+        return f"{text}; without --timezone, all times of a column have an offset"
+    return text
 
 
 def _parquet(path: Path, _options: InputOptions) -> pa.RecordBatchReader:
@@ -121,11 +139,19 @@ def _csv(path: Path, options: InputOptions) -> pa.RecordBatchReader:
         null_values=["", *options.nulls],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
-        column_types=options.types,
+        column_types=options.types if options.timezone is None else _local(options.types),
     )
     return pa.csv.open_csv(
         path, parse_options=pa.csv.ParseOptions(delimiter=options.delimiter), convert_options=convert
     )
+
+
+def _local(types: pa.Schema | None) -> pa.Schema | None:
+    """The types with timestamps as they are written: without a zone."""
+    if types is None:
+        return None
+    kinds = [pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind for kind in types.types]
+    return pa.schema(list(zip(types.names, kinds, strict=True)))
 
 
 def _json(path: Path, options: InputOptions) -> pa.RecordBatchReader:

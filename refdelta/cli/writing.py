@@ -22,6 +22,7 @@ from refdelta.cli.group import (
     pairs,
     properties,
     table_properties,
+    zone_of_times,
 )
 from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
 from refdelta.cli.render import echo_json
@@ -62,6 +63,7 @@ from refdelta.wording import counted
 @click.option(
     "--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="When to begin another data file."
 )
+@zone_of_times
 @isolation_level
 def write(
     table: str,
@@ -82,6 +84,7 @@ def write(
     description: str | None,
     message: str | None,
     target_file_size: int | None,
+    timezone: str | None,
     isolation: arguments.Isolation | None,
 ) -> None:
     """Write Parquet, CSV or JSON files (one object a line) into TABLE, in one commit.
@@ -94,7 +97,9 @@ def write(
     place: dict[str, Any] = {"storage_options": storage_options or None, "outside": outside()}
     if catalog_in_use() is not None:
         target, place = open_table(table, storage_options), {}
-    options = InputOptions(shape, nulls, one_character(delimiter), _types(target, storage_options, schema_mode))
+    options = InputOptions(
+        shape, nulls, one_character(delimiter), _types(target, storage_options, schema_mode), timezone
+    )
     with StatusLine() as line:
         result = write_deltalake(
             target,
@@ -110,6 +115,7 @@ def write(
             description=description,
             commit_properties=properties(message),
             target_file_size=target_file_size,
+            timezone=timezone,
             isolation=isolation,
             **place,
         )

@@ -40,7 +40,7 @@ def snapshot_at(store: Store, version: Version, timezone: str | None = None, *, 
     except VersionNotFoundError as error:
         if given.tzinfo is not None:
             raise
-        advice = "" if timezone else "; write its zone, or open the table with timezone="
+        advice = "" if timezone else "; add one, such as Z or +02:00"
         raise VersionNotFoundError(
             f"{error}; {version} has no zone, and is read as {timezone or 'UTC'}{advice}"
         ) from None

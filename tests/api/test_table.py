@@ -84,7 +84,7 @@ def test_a_time_after_the_history_is_an_error_that_names_the_newest_version(vers
 
 @pytest.mark.parametrize("time", ["2124-01-01", dt.datetime(2124, 1, 1)])
 def test_a_time_without_a_zone_is_utc_and_its_error_says_so(versions, time):
-    with pytest.raises(errors.VersionNotFoundError, match=r"has no zone, and is read as UTC; write its zone, or open"):
+    with pytest.raises(errors.VersionNotFoundError, match=r"has no zone, and is read as UTC; add one, such as Z"):
         DeltaTable(versions, version=time)
     with pytest.raises(errors.VersionNotFoundError, match=r"has no zone, and is read as Europe/Berlin$"):
         DeltaTable(versions, version=time, timezone="Europe/Berlin")
