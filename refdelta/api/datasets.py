@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from refdelta.engine.arrow.schema import large_schema
+from refdelta.engine.log.removed_files import missing_files
 from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
 from refdelta.engine.scan.scan import plan_scan, scan_files
@@ -39,7 +40,8 @@ def dataset_of(
     if partitions is not None and scan.plan.row_filter is not None:
         raise InvalidArgumentError("partitions must be a condition on partition columns alone")
     foreign = ForeignFiles(scan.store, replace(scan.plan, row_filter=None, filter_columns=()), scan_files(scan))
-    problem = foreign.problem(PYARROW)
+    with missing_files(scan.store, snapshot.version):
+        problem = foreign.problem(PYARROW)
     if problem is not None:
         raise InvalidArgumentError(
             f"a pyarrow dataset cannot read this table: {problem}; use to_polars(), to_duckdb() or scan()"

@@ -15,6 +15,7 @@ import pyarrow.types as pt
 from refdelta.api.polars_conditions import condition_of
 from refdelta.arguments import missing_package
 from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.engine.log.removed_files import missing_files
 from refdelta.engine.parquet.dv import to_positions
 from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter, informed
@@ -94,7 +95,9 @@ def _frames(
     scan = plan_scan(snapshot, columns, filters)
     pruned = scan if sql is None else _pruned(scan, sql)
     foreign = _foreign(pruned)
-    if columns and foreign.files and foreign.problem(POLARS) is None:
+    with missing_files(scan.store, snapshot.version):
+        read_by_polars = bool(columns and foreign.files) and foreign.problem(POLARS) is None
+    if read_by_polars:
         for plans in at_most(_plans(pruned, foreign.found, kinds), lambda _: 1, _AT_ONCE):
             read = pl.concat(plans) if len(plans) > 1 else plans[0]
             read = read if predicate is None else read.filter(predicate)
@@ -182,7 +185,8 @@ def relation(snapshot: Snapshot, connection: Any, name: str | None) -> duckdb.Du
     chosen = duckdb.default_connection() if connection is None else connection
     scan = plan_scan(snapshot)
     foreign = _foreign(scan)
-    reads = foreign.duckdb_reads
+    with missing_files(scan.store, snapshot.version):
+        reads = foreign.duckdb_reads
     if reads == "files" and foreign.files:
         source: Any = _read_parquet(chosen, scan, foreign.found)
     else:

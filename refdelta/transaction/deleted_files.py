@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 
 from refdelta.core.conflicts.rules import RULES
+from refdelta.core.log.codec import commit_info_of
 from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.log.vacuums import (
     LONGEST_MS,
@@ -28,7 +29,6 @@ from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.errors import ConflictDetails
 from refdelta.transaction.commit_info import now_ms
-from refdelta.transaction.parties import commit_info_of
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:

@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta.core.conflicts.reads import EVERY_ROW
-from refdelta.core.log.codec import BAD_INPUT
+from refdelta.core.log.codec import commit_info_of
 from refdelta.core.log.footprint import READ_PREDICATES
 from refdelta.errors import ConflictDetails, ConflictParty
 
 if TYPE_CHECKING:
     from refdelta.core.commit.transaction import PreparedCommit
 
-
-class InfoLine(msgspec.Struct, rename="camel"):
-    """A line of a commit file, of which only a commitInfo is decoded."""
-
-    commit_info: dict[str, Any] | None = None
-
-
-decode_info = msgspec.json.Decoder(InfoLine).decode
-"""Decodes a line as an :class:`InfoLine`. Raises one of ``BAD_INPUT`` of :mod:`refdelta.core.log.codec`."""
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -51,18 +42,6 @@ def described(details: ConflictDetails, prepared: PreparedCommit, winner: bytes 
         note=text_of(prepared.commit_info.get("userMetadata")),
     )
     return replace(details, winner=party(details.version, {"operation": details.operation, **info}), own=own)
-
-
-def commit_info_of(data: bytes) -> dict[str, Any]:
-    """The fields of the commitInfo in a commit file; empty without one, and if the file is damaged."""
-    for line in data.splitlines():
-        try:
-            info = decode_info(line).commit_info
-        except BAD_INPUT:
-            continue
-        if info is not None:
-            return info
-    return {}
 
 
 def party(version: int, info: Mapping[str, Any]) -> ConflictParty:

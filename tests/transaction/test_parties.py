@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
-from refdelta.transaction.parties import any_of_texts, commit_info_of, party, stated_predicate
+from refdelta.core.log.codec import commit_info_of
+from refdelta.transaction.parties import any_of_texts, party, stated_predicate
 
 
 @pytest.fixture

@@ -293,3 +293,25 @@ def action_body(action: FileOrTableAction) -> dict[str, Any]:
     """The value of an action's key in the log: its fields by their names there, and those in ``extra``."""
     fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(action, extra=None))
     return fields if action.extra is None else {**action.extra, **fields}
+
+
+class InfoLine(msgspec.Struct, rename="camel"):
+    """A line of a commit file, of which only a commitInfo is decoded."""
+
+    commit_info: dict[str, Any] | None = None
+
+
+decode_info = msgspec.json.Decoder(InfoLine).decode
+"""Decodes a line as an :class:`InfoLine`. Raises one of :data:`BAD_INPUT`."""
+
+
+def commit_info_of(data: bytes) -> dict[str, Any]:
+    """The fields of the commitInfo in a commit file; empty without one, and if the file is damaged."""
+    for line in data.splitlines():
+        try:
+            info = decode_info(line).commit_info
+        except BAD_INPUT:
+            continue
+        if info is not None:
+            return info
+    return {}

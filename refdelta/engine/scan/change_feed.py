@@ -31,6 +31,7 @@ from refdelta.core.table.column_names import named_path
 from refdelta.core.table.features import GENERATION
 from refdelta.core.table.types import StructField, StructType, schema_json
 from refdelta.engine.arrow.arrays import narrowed
+from refdelta.engine.log.removed_files import missing_files
 from refdelta.engine.log.state import FILE_SCHEMA, LiveFiles, adds_table
 from refdelta.engine.scan.filters import row_filter
 from refdelta.engine.scan.reader import read_file
@@ -100,8 +101,9 @@ class ChangeScan(RowStream):
         return batches if self.derived.parts is None else (narrowed(batch, self.schema) for batch in batches)
 
     def _read(self, task: tuple[int, ScanFile, ReadPlan]) -> Iterator[pa.RecordBatch]:
-        _, file, plan = task
-        return read_file(self.derived.store, file, plan)
+        version, file, plan = task
+        with missing_files(self.derived.store, version):
+            yield from read_file(self.derived.store, file, plan)
 
     def of(self, changes: pa.Table) -> ChangeScan:
         """The same columns of other changes, as :func:`changes_table` returns them, without a predicate."""

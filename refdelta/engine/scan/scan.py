@@ -20,6 +20,7 @@ from refdelta.core.table.schema_edit import Path, find_path
 from refdelta.core.table.types import StructField, StructType
 from refdelta.engine.arrow.arrays import narrowed
 from refdelta.engine.expressions.partition import partition_table
+from refdelta.engine.log.removed_files import missing_files
 from refdelta.engine.log.state import to_descriptor
 from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.engine.parquet.files import SMALL_BYTES
@@ -250,8 +251,9 @@ class Scan(RowStream):
         unknown = [index for index, count in enumerate(counts) if count is None]
         if unknown:
             rest = Scan(self.snapshot, ReadPlan(()), self.files.take(unknown), executor=self.executor)
-            found = self.footers.map(lambda file: count_rows(self.store, file), scan_files(rest))
-            counts = [count if count is not None else next(found) for count in counts]
+            with missing_files(self.store, self.snapshot.version):
+                found = self.footers.map(lambda file: count_rows(self.store, file), scan_files(rest))
+                counts = [count if count is not None else next(found) for count in counts]
         return [count for count in counts if count is not None]
 
     def explain(self, *, readers: bool = False) -> ScanExplanation:
@@ -476,7 +478,8 @@ def read_files(
         for file in some:
             yield from reader.read(file)
 
-    return scan.executor.stream(read, tasks, weigh=lambda batch: int(batch.nbytes), budget=budget)
+    with missing_files(scan.store, scan.snapshot.version):
+        yield from scan.executor.stream(read, tasks, weigh=lambda batch: int(batch.nbytes), budget=budget)
 
 
 def read_together(store: Store, files: Sequence[ScanFile]) -> list[list[ScanFile]]:

@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.rules import RULES
+from refdelta.core.log.codec import commit_info_of
 from refdelta.core.log.paths import same_path
 from refdelta.engine.log.state import adds_table
 from refdelta.engine.log.statistics import whole_adds
@@ -20,7 +21,7 @@ from refdelta.engine.scan.positions import read_rows
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import ConflictDetails, ConflictParty, DeltaError, printable
 from refdelta.operations.inspection.recorded_transaction import files_at
-from refdelta.transaction.parties import commit_info_of, party
+from refdelta.transaction.parties import party
 from refdelta.wording import table
 
 if TYPE_CHECKING:

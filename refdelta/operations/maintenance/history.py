@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from refdelta.core.log.codec import BAD_INPUT
+from refdelta.core.log.codec import BAD_INPUT, decode_info
 from refdelta.core.log.paths import LOG, VERSIONED, commit_key, parse_log_name
 from refdelta.core.log.timestamps import rising
 from refdelta.core.rows.relocation import ROW_PLACES
@@ -16,7 +16,6 @@ from refdelta.core.table.in_commit_timestamp import enablement
 from refdelta.engine.log.listing import Listing, has_log, hinted_version, list_log
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
-from refdelta.transaction.parties import decode_info
 from refdelta.wording import table
 from refdelta_storage.errors import ObjectNotFoundError
 

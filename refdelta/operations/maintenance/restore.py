@@ -16,6 +16,7 @@ from refdelta.core.table.column_mapping import restored
 from refdelta.core.table.features import features_of
 from refdelta.core.table.protocol_choice import settled
 from refdelta.engine.log.references import referenced_keys
+from refdelta.engine.log.removed_files import removed_by_vacuum
 from refdelta.engine.log.state import to_adds, without_shared
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
@@ -128,9 +129,10 @@ def _still_there(store: Store, files: pa.Table, version: int, ignore_missing_fil
         return files
     if not ignore_missing_files:
         named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        reason = removed_by_vacuum(store, version) or "probably removed by VACUUM"
         raise DataFileNotFoundError(
-            f"version {version} cannot be restored: {len(missing)} of its files are gone, probably removed by VACUUM: "
-            f"{named}; ignore_missing_files=True restores the rest",
+            f"version {version} cannot be restored: {len(missing)} of its files are gone, {named}: {reason}; "
+            "ignore_missing_files=True restores the rest",
             file=missing[0],
         )
     needs = ([*referenced_keys(files.slice(row, 1), store.uri).to_pylist()] for row in range(files.num_rows))

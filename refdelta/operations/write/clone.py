@@ -13,6 +13,7 @@ from refdelta.core.rows.deletion_vector import RelativeKey, locate
 from refdelta.core.table.features import check_writable
 from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
 from refdelta.engine.log.references import referenced_keys
+from refdelta.engine.log.removed_files import removed_by_vacuum
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import without_shared
 from refdelta.engine.log.statistics import whole_adds
@@ -91,9 +92,10 @@ def _check_files_stay(source: Snapshot) -> None:
     check_no_vacuum_in_progress(newest, unreferenced_since(newest, removed))
     keys = referenced_keys(removed, source.store.uri, resolvable=True).unique().to_pylist()
     if missing := missing_keys(source.store, keys):
+        reason = removed_by_vacuum(source.store, source.version) or "probably removed by VACUUM"
         raise DataFileNotFoundError(
-            f"version {source.version} cannot be cloned: {len(missing)} of its files are gone, probably removed by "
-            f"VACUUM: {missing[0]}; clone a newer version",
+            f"version {source.version} cannot be cloned: {len(missing)} of its files are gone, {missing[0]}: {reason}; "
+            "clone a newer version",
             file=missing[0],
         )
 
