@@ -373,7 +373,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         parameters = {"version": target if is_version else None, "timestamp": None if is_version else str(target)}
 
         def stage(txn: Transaction, snapshot: Snapshot) -> None:
-            then = snapshot_at(txn.store, target, self._timezone, past_newest=True)
+            then = snapshot_at(txn.store, target, self._timezone)
             restore(txn, snapshot, then, parameters=parameters, ignore_missing_files=ignore_missing_files)
 
         self.run("restore", stage)

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 Version = int | str | dt.datetime
 
 
-def snapshot_at(store: Store, version: Version, timezone: str | None = None, *, past_newest: bool = False) -> Snapshot:
+def snapshot_at(store: Store, version: Version, timezone: str | None = None) -> Snapshot:
     """The snapshot at a version, or at a time: the last version committed at or before it.
 
     Args:
         store: the table's store.
         version: a version, or a time as a datetime or an ISO 8601 string.
         timezone: the zone of a time without one; None for UTC.
-        past_newest: whether a time after the newest version stands for that version, as in Spark's RESTORE.
 
     Raises:
         InvalidArgumentError: it is neither a version nor a time.
@@ -36,7 +35,7 @@ def snapshot_at(store: Store, version: Version, timezone: str | None = None, *, 
         return load_snapshot(store, version)
     given = _parsed(version)
     try:
-        found = version_at(store, milliseconds(given, timezone), past_newest=past_newest)
+        found = version_at(store, milliseconds(given, timezone), past_newest=False)
     except VersionNotFoundError as error:
         if given.tzinfo is not None:
             raise

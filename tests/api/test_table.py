@@ -78,8 +78,8 @@ def test_a_time_after_the_history_is_an_error_that_names_the_newest_version(vers
     assert (table.version(), table.pinned) == (4, False)
     with pytest.raises(errors.VersionNotFoundError, match="after the newest version"):
         table.diff(0, "2124-01-01T00:00:00Z")
-    # The end of a range, and RESTORE as in Spark, take the newest version.
-    assert table.restore("2124-01-01T00:00:00Z").version is None
+    with pytest.raises(errors.VersionNotFoundError, match="after the newest version"):
+        table.restore("2124-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize("time", ["2124-01-01", dt.datetime(2124, 1, 1)])

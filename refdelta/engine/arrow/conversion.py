@@ -103,7 +103,7 @@ def conversion(schema: pa.Schema, table: StructType | None, zone: str | None) ->
     Args:
         schema: the schema of the rows.
         table: the schema of the table, whose columns are found by name; None for a new table.
-        zone: the zone of the times; None leaves them as they are.
+        zone: the zone of the times; None leaves them without one.
     """
     fields, columns = _fields(list(schema), table, zone)
     return Conversion(pa.schema(fields, schema.metadata), tuple(columns))

@@ -128,7 +128,7 @@ def _in_same_partitions(snapshot: Snapshot, adds: list[Add], schema: StructType)
 def _codes(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:
     values = pa.chunked_array([*old.chunks, *new.chunks], type=old.type).combine_chunks()
     if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 and 0.0 are equal, though their texts differ
+        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 and 0.0 are equal
     return values.dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
 
 
