@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -238,3 +239,11 @@ def test_an_unknown_zone_is_refused(name):
 def test_a_zone_that_is_nearly_right_gets_a_suggestion():
     with pytest.raises(errors.InvalidArgumentError, match="did you mean 'Europe/Berlin'"):
         write_deltalake(fresh(), rows(PLAIN), timezone="Europe/Berlyn")
+
+
+@pytest.mark.parametrize("edge", ["earliest", "latest"])
+def test_arrow_s_own_rules_for_a_gap_are_not_spark_s(edge):
+    """Why the offset before the gap is applied: each rule of Arrow alone is wrong by the distance to the gap's edge."""
+    own = pa.compute.assume_timezone(pa.array([LEFT_OUT], LOCAL), BERLIN, ambiguous="earliest", nonexistent=edge)
+    assert own.cast(INSTANT).to_pylist() != [in_zone(LEFT_OUT, BERLIN)]
+    assert instants(pa.array([LEFT_OUT], LOCAL), BERLIN).to_pylist() == [in_zone(LEFT_OUT, BERLIN)]
