@@ -31,6 +31,7 @@ from refdelta.operations.dml.delete import delete as stage_delete
 from refdelta.operations.dml.update import update as stage_update
 from refdelta.operations.merge.merge import merge as stage_merge
 from refdelta.operations.merge.request import MergeRequest
+from refdelta.transaction.options import StatementOptions
 from refdelta.transaction.results import CommitResult
 from refdelta.transaction.transaction import Transaction
 from refdelta.wording import counted
@@ -51,7 +52,7 @@ class _Statement:
 
     says: Callable[[Mapping[str, Any]], str]
     stage: Callable[[Transaction, Snapshot], None]
-    run: Callable[[DeltaTable, arguments.Isolation | None, CommitProperties], CommitResult]
+    run: Callable[[DeltaTable, StatementOptions], CommitResult]
 
 
 def changing(command: Command) -> Command:
@@ -60,6 +61,12 @@ def changing(command: Command) -> Command:
         note,
         click.option("--dry-run", is_flag=True, help="Commit nothing: say what would change, in which files."),
         rows_or_files,
+        click.option(
+            "--attempts",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="How often the statement may run: after a conflict again, on the newest version; once unless said.",
+        ),
         isolation_level,
     ):
         command = decorate(command)
@@ -94,6 +101,7 @@ def delete(
     as_json: bool,
     predicate: str,
     isolation: arguments.Isolation | None,
+    attempts: int | None,
     row_level: bool | None,
     dry_run: bool,
     message: str | None,
@@ -102,10 +110,10 @@ def delete(
     statement = _Statement(
         lambda metrics: f"{counted(metrics.get('num_deleted_rows', 0), 'row')} deleted, {_files(metrics)}",
         lambda staging, snapshot: stage_delete(staging, snapshot, predicate),
-        lambda handle, level, noted: handle.delete(predicate, isolation=level, commit_properties=noted),
+        lambda handle, options: handle.delete(predicate, **options),
     )
-    how = properties(message, row_level)
-    _perform(open_table(table, storage_options), statement, isolation, how, dry_run=dry_run, as_json=as_json)
+    options = _options(isolation, attempts, properties(message, row_level))
+    _perform(open_table(table, storage_options), statement, options, dry_run=dry_run, as_json=as_json)
 
 
 @app.command(
@@ -130,6 +138,7 @@ def update(
     updates: dict[str, str],
     predicate: str | None,
     isolation: arguments.Isolation | None,
+    attempts: int | None,
     row_level: bool | None,
     dry_run: bool,
     message: str | None,
@@ -140,12 +149,10 @@ def update(
         lambda staging, snapshot: stage_update(
             staging, snapshot, updates=updates, new_values=None, predicate=predicate
         ),
-        lambda handle, level, noted: handle.update(
-            updates, predicate=predicate, isolation=level, commit_properties=noted
-        ),
+        lambda handle, options: handle.update(updates, predicate=predicate, **options),
     )
-    how = properties(message, row_level)
-    _perform(open_table(table, storage_options), statement, isolation, how, dry_run=dry_run, as_json=as_json)
+    options = _options(isolation, attempts, properties(message, row_level))
+    _perform(open_table(table, storage_options), statement, options, dry_run=dry_run, as_json=as_json)
 
 
 @app.command(
@@ -205,6 +212,7 @@ def merge(
     delimiter: str,
     timezone: str | None,
     isolation: arguments.Isolation | None,
+    attempts: int | None,
     row_level: bool | None,
     dry_run: bool,
     message: str | None,
@@ -219,24 +227,20 @@ def merge(
     handle = open_table(table, storage_options)
     given = InputOptions(shape, nulls, one_character(delimiter), pa.schema(handle.schema()), timezone)
     source = _source(sources, given, storage_options)
+    if attempts is not None and isinstance(source, pa.RecordBatchReader):
+        source = source.read_all()  # a further attempt reads it again
     request = MergeRequest.of(condition, "s", "t", schema_mode == "merge", timezone)
     statement = _Statement(
         _merged,
         lambda staging, snapshot: add(
             TableMerger(request, lambda whole: stage_merge(staging, snapshot, source, whole))
         ).execute(),
-        lambda handle, level, noted: add(
-            handle.merge(
-                source,
-                condition,
-                merge_schema=request.merge_schema,
-                timezone=timezone,
-                isolation=level,
-                commit_properties=noted,
-            )
+        lambda handle, options: add(
+            handle.merge(source, condition, merge_schema=request.merge_schema, timezone=timezone, **options)
         ).execute(),
     )
-    _perform(handle, statement, isolation, properties(message, row_level), dry_run=dry_run, as_json=as_json)
+    options = _options(isolation, attempts, properties(message, row_level))
+    _perform(handle, statement, options, dry_run=dry_run, as_json=as_json)
 
 
 def _clauses(
@@ -306,20 +310,25 @@ def _merged(metrics: Mapping[str, Any]) -> str:
     return f"{rows}; {counted(removed, 'file')} removed, {added:,} written"
 
 
+def _options(
+    isolation: arguments.Isolation | None, attempts: int | None, commit_properties: CommitProperties
+) -> StatementOptions:
+    return {"isolation": isolation, "attempts": attempts, "commit_properties": commit_properties}
+
+
 def _perform(
     table: DeltaTable,
     statement: _Statement,
-    isolation: arguments.Isolation | None,
-    how: CommitProperties,
+    options: StatementOptions,
     *,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     start = time.monotonic()
     if dry_run:
-        _show_plan(_planned(table, statement, isolation), statement, as_json=as_json)
+        _show_plan(_planned(table, statement, options.get("isolation")), statement, as_json=as_json)
         return
-    result = statement.run(table, isolation, how)
+    result = statement.run(table, options)
     if as_json:
         echo_json(dict(result))
     elif result.version is None:

@@ -35,6 +35,7 @@ from refdelta.wording import counted
         "write flights january.parquet february.parquet --partition-by year,month",
         "write flights late.csv --mode append --null NA --message 'late arrivals'",
         "write flights march.parquet --mode overwrite --where 'month = 3'",
+        "write flights 2026-03-01.csv --mode append --app-id nightly --app-version 20260301",
     ),
 )
 @on_a_table
@@ -64,6 +65,12 @@ from refdelta.wording import counted
     "--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="When to begin another data file."
 )
 @zone_of_times
+@click.option(
+    "--app-id",
+    metavar="NAME",
+    help="With --app-version: write nothing if the table records this version of this application, or a later one.",
+)
+@click.option("--app-version", type=int, metavar="N", help="A number that rises from run to run, such as 20260301.")
 @isolation_level
 def write(
     table: str,
@@ -85,6 +92,8 @@ def write(
     message: str | None,
     target_file_size: int | None,
     timezone: str | None,
+    app_id: str | None,
+    app_version: int | None,
     isolation: arguments.Isolation | None,
 ) -> None:
     """Write Parquet, CSV or JSON files (one object a line) into TABLE, in one commit.
@@ -116,6 +125,8 @@ def write(
             commit_properties=properties(message),
             target_file_size=target_file_size,
             timezone=timezone,
+            app_id=app_id,
+            app_version=app_version,
             isolation=isolation,
             **place,
         )

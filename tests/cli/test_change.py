@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
+from refdelta.api.transaction import WriteTransaction
 from refdelta.cli import render
 from refdelta.transaction.results import CommitResult
 
@@ -115,6 +116,35 @@ def test_with_deletion_vectors_files_stay_and_that_is_said(cli, tmp_path):
     changed = cli("update", tmp_path / "t", "--set", "id=id+100", "--where", "id = 5", "--no-row-level").out
     assert "1 row updated, 0 files removed, 1 written, 1 given a deletion vector, " in changed
     assert [row["id"] for row in rows(tmp_path / "t")] == [2, 3, 4, 6, 7, 8, 9, 105]
+
+
+def test_a_statement_that_lost_runs_again_as_often_as_it_may(cli, tmp_path, monkeypatch):
+    write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "n": [0, 0]}))
+    (tmp_path / "s.csv").write_text("id,n\n1,7\n3,7\n")
+    commit, others = WriteTransaction.commit, []
+
+    def beaten(transaction):
+        if others:
+            others.pop()
+            with DeltaTable(tmp_path / "t").begin() as other:
+                other.update({"n": "n + 1"}, predicate="id = 1")
+                commit(other)
+        return commit(transaction)
+
+    monkeypatch.setattr(WriteTransaction, "commit", beaten)
+    for command in (
+        ("update", tmp_path / "t", "--set", "n=n+10", "--where", "id = 1"),
+        ("merge", tmp_path / "t", tmp_path / "s.csv", "--on", "s.id = t.id", "--update", "n=t.n + s.n", "--insert-all"),
+        ("delete", tmp_path / "t", "--where", "n > 0"),
+    ):
+        others.append(1)
+        lost = cli(*command)
+        assert lost.status == 1
+        assert "(version" in lost.err
+        others.append(1)
+        assert cli(*command, "--attempts", "2").status == 0
+        assert not others
+    assert rows(tmp_path / "t") == [{"id": 2, "n": 0}]
 
 
 @pytest.mark.parametrize(("option", "asked"), [((), None), (("--row-level",), True), (("--no-row-level",), False)])

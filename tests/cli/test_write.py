@@ -199,3 +199,16 @@ def test_local_times_without_a_zone_are_refused_with_the_option(fails, of_times)
     (of_times / "a.json").write_text('{"id": 1, "at": "2024-07-01T12:00:00Z"}\n')
     assert "offset" in fails("write", of_times / "t", of_times / "a.json", "--mode", "append", *zone)
     assert "did you mean" in fails("write", of_times / "t", of_times / "a.csv", "--timezone", "Europe/Berlyn")
+
+
+def test_a_run_that_is_repeated_writes_its_rows_once(cli, tmp_path):
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    append = ("write", tmp_path / "t", tmp_path / "a.csv", "--mode", "append", "--app-id", "nightly", "--app-version")
+    assert cli(*append, "20260301").out.startswith("version 0: 1 row")
+    assert cli(*append, "20260301").out == "nothing was written\n"
+    assert cli(*append, "20260228").out == "nothing was written\n"
+    assert cli(*append, "20260302").out.startswith("version 1: 1 row")
+    refused = cli(*append[:-1])
+    assert refused.status == 1
+    assert "--app-version" in refused.err
+    assert DeltaTable(tmp_path / "t").count() == 2
