@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.
 environments: setup  ## the tests of make check with the newest versions of a day, and a quarter of them with the lowest ones (minutes)
 	$(BIN)/python .ci/environments.py newest
 	$(BIN)/python .ci/environments.py --part 4 floors
+	$(BIN)/python .ci/environments.py --install recipes dagster dbt
+
+recipes: setup  ## the recipes for Airflow, Dagster, Prefect and dbt, each in an environment of its own, and cron (minutes; TOOLS=dagster for one)
+	$(BIN)/python .ci/environments.py recipes $(TOOLS)
 
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 

@@ -5,6 +5,9 @@ into .venv-floors. `newest` installs the newest versions that the extras allow, 
 .venv-newest: those of the day of `NEWEST_OF`, so that one commit has one verdict, or of today by `--today`.
 `3.12` and others install the pinned versions into .venv-3.12. A version of Python that is not installed is named and
 passed over. `--part 4` before them runs every fourth file of tests, without those on Spark.
+
+`recipes` installs each scheduler of docs/guide/recipes.md with refdelta into .venv-recipes-NAME, and runs its recipe;
+`recipes dagster dbt` only these. `--install` before it leaves their recipes to the tests that follow.
 """
 
 from __future__ import annotations
@@ -20,6 +23,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 _TESTS = ["--tier", "check", "-m", "not spark", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
 NEWEST_OF = "2026-11-25"
+RECIPES = {
+    "airflow": ["apache-airflow"],
+    "dagster": ["dagster"],
+    "prefect": ["prefect"],
+    # dbt-core 1.12 comes with a parser that is fetched from GitHub while it is installed.
+    "dbt": ["dbt-core<1.12", "dbt-duckdb"],
+}
+"""The packages of each scheduler of the recipes."""
 _LARGE = ("basedpyright", "mypy")  # their tests are none of make check
 
 
@@ -69,12 +80,42 @@ def python_of(version: str) -> str | None:
     return None
 
 
+def recipes_folder(tool: str) -> Path:
+    """The environment of a scheduler."""
+    return ROOT / f".venv-recipes-{tool}"
+
+
+def install_recipes(tools: list[str], newest_of: list[str]) -> None:
+    """Install schedulers, each with refdelta in an environment of its own."""
+    for tool in tools:
+        folder = recipes_folder(tool)
+        inside = _with_uv(folder, sys.executable)
+        uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside, "--upgrade", *newest_of]
+        subprocess.run([*uv, *RECIPES[tool], "-e", ROOT], check=True)
+
+
+def _with_uv(folder: Path, python: str) -> Path:
+    """The interpreter of an environment, which is made if it is missing, with uv: it finds versions that fit together
+    in seconds, pip may take many minutes.
+    """
+    if not folder.exists():
+        subprocess.run([python, "-m", "venv", folder], check=True)
+    inside = folder / "bin" / "python"
+    subprocess.run([inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True)
+    return inside
+
+
 def main(names: list[str]) -> int:
     """Set up each environment and run the tests there. Returns 1 if a test failed."""
     failed, parts, newest_of = False, 0, ["--exclude-newer", NEWEST_OF]
     found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
     if names[:1] == ["--today"]:
         newest_of, names = [], names[1:]
+    if (only := names[:1] == ["--install"]) or names[:1] == ["recipes"]:
+        tools = names[names.index("recipes") + 1 :] or list(RECIPES)
+        install_recipes(tools, newest_of)
+        test = ["tests/packaging/test_recipes.py", "-k", " or ".join([*tools, "cron"])]
+        return 0 if only else subprocess.run([sys.executable, "-m", "pytest", *test], cwd=ROOT, check=False).returncode
     if names[:1] == ["--part"]:
         parts, names = int(names[1]), names[2:]
     for name in names:
@@ -91,11 +132,7 @@ def main(names: list[str]) -> int:
             given = ["-c", str(lowest)]
         elif name == "newest":
             given = ["--upgrade", *newest_of]
-        if not folder.exists():
-            subprocess.run([python, "-m", "venv", folder], check=True)
-        inside = folder / "bin" / "python"
-        # uv finds versions that fit together in seconds, pip may take many minutes.
-        subprocess.run([inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True)
+        inside = _with_uv(folder, python)
         uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside]
         whole = not parts and name != "newest"
         subprocess.run([*uv, *given, *requirements(whole=whole)], check=True)

@@ -45,6 +45,27 @@ def test_the_newest_versions_are_not_held_back_by_the_pins_of_spark(monkeypatch)
 
 def test_the_ci_runs_them():
     assert "make environments" in (ROOT / ".ci" / "run").read_text()
+    scheduled = (ROOT / ".github" / "workflows" / "newest.yml").read_text()
+    assert f"tool: [{', '.join(environments.RECIPES)}]" in scheduled
+    assert "--today recipes" in scheduled
+
+
+@pytest.mark.parametrize(("names", "tools"), [([], ["airflow", "dagster", "prefect", "dbt"]), (["dbt"], ["dbt"])])
+def test_each_scheduler_is_installed_apart_and_its_recipe_is_run(monkeypatch, names, tools):
+    called = []
+    monkeypatch.setattr(
+        environments.subprocess,
+        "run",
+        lambda command, **_: called.append(list(map(str, command))) or mock.Mock(returncode=0),
+    )
+    assert environments.main(["--install", "recipes", *names]) == 0
+    assert not [one for one in called if "pytest" in one]
+    environments.main(["recipes", *names])
+    installs = [one for one in called if "--exclude-newer" in one]
+    assert all(
+        one[0].startswith(str(environments.recipes_folder(tool))) for tool, one in zip(tools * 2, installs, strict=True)
+    )
+    assert called[-1][-1] == " or ".join([*tools, "cron"])
 
 
 @pytest.mark.parametrize(("chosen", "servers"), [("-k appends", False), ("-k 's3 or log'", True), ("", True)])
