@@ -1,8 +1,12 @@
 """The versions of popular packages that a resolver chooses alone, and in one environment with refdelta.
 
-A package is held back if its version beside refdelta is older; the last columns have the pyarrow and sqlglot of that
-environment. `uv` has to be on the path, or is named by UV. As in `.ci/environments.py newest`, the versions are those
-of the day of `NEWEST_OF`, or of today by `--today`; `--dependency "pyarrow>=26"` tries another minimum version.
+A package is held back if its version is older beside refdelta, or that of pyarrow, sqlglot, msgspec or fsspec in its
+environment. The table has the versions of these four alone and beside refdelta, and in the last column every package
+that is older beside it. With the extra `s3` some are: s3fs needs an aiobotocore, which needs a botocore.
+
+`uv` has to be on the path, or is named by UV. As in `.ci/environments.py newest`, the versions are those of the day of
+`NEWEST_OF`, or of today by `--today`; `--dependency "pyarrow>=26"` tries another minimum version, `--extras s3,pandas`
+other extras than the usual ones, `--extras ""` none, and `--only dagster,feast` takes these packages.
 """
 
 from __future__ import annotations
@@ -17,10 +21,13 @@ import tomllib
 from environments import NEWEST_OF, ROOT
 
 PACKAGES = [
-    *["mlflow", "sqlmesh", "daft", "awswrangler", "dbt-core", "dagster", "apache-airflow", "prefect", "polars"],
-    *["duckdb", "pandas", "ibis-framework[duckdb]", "dlt", "ray", "datasets", "streamlit", "pyiceberg", "deltalake"],
-    *["feast", "lancedb", "snowflake-connector-python"],
+    *["mlflow", "sqlmesh", "daft", "awswrangler", "dbt-core", "dbt-duckdb", "dagster", "apache-airflow", "prefect"],
+    *["polars", "duckdb", "pandas", "ibis-framework[duckdb]", "dlt", "ray[data]", "datasets", "streamlit", "pyiceberg"],
+    *["deltalake", "feast", "lancedb", "snowflake-connector-python", "great-expectations", "soda-core"],
+    *["delta-sharing", "kedro", "apache-superset", "jupyter"],
 ]
+EXTRAS = "s3,adls,pandas,polars,duckdb,cli"
+_SHOWN = ("pyarrow", "sqlglot", "msgspec", "fsspec")
 
 
 def resolved(requirements: list[str], *options: str) -> dict[str, str]:
@@ -36,25 +43,37 @@ def resolved(requirements: list[str], *options: str) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==(\S+)", done.stdout, re.MULTILINE))
 
 
+def older(alone: dict[str, str], beside: dict[str, str]) -> dict[str, str]:
+    """The packages whose version beside refdelta is older, with both versions."""
+    both = [name for name in alone if name in beside]
+    return {name: f"{alone[name]}, {beside[name]}" for name in both if _numbers(beside[name]) < _numbers(alone[name])}
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
 def main(arguments: list[str]) -> int:
     """Print the table. Returns 1 if refdelta holds a package back."""
+    given = dict(itertools.pairwise(arguments))
     day = [] if "--today" in arguments else ["--exclude-newer", NEWEST_OF]
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [name for name in given.get("--extras", EXTRAS).split(",") if name]
+    needed = [*project["dependencies"], *(one for name in extras for one in project["optional-dependencies"][name])]
     needed += [value for name, value in itertools.pairwise(arguments) if name == "--dependency"]
-    print("| package | alone | beside refdelta | pyarrow there | sqlglot there |\n|---|---|---|---|---|")
+    print(f"| package | alone | beside refdelta[{','.join(extras)}] | {' | '.join(_SHOWN)} | older beside it |")
+    print("|---" * (4 + len(_SHOWN)) + "|")
     held = 0
-    for package in PACKAGES:
+    packages = given["--only"].split(",") if "--only" in given else PACKAGES
+    for package in packages:
         name = package.partition("[")[0]
         alone, beside = resolved([package], *day), resolved([package, *needed], *day)
-        held += alone.get(name) != beside.get(name)
-        versions = [found.get(name, "none") for found in (alone, beside)]
-        print(
-            "|",
-            " | ".join([package, *versions, *(beside.get(key, "") for key in ("pyarrow", "sqlglot"))]),
-            "|",
-            flush=True,
-        )
-    print(f"\n{held} of {len(PACKAGES)} are older beside refdelta.")
+        found = older(alone, beside)
+        held += not beside or bool(found.keys() & {name, *_SHOWN})
+        both = [alone.get(name, "none"), beside.get(name, "none")]
+        shown = [f"{alone[key]}, {beside.get(key)}" if key in alone else beside.get(key, "") for key in _SHOWN]
+        print(f"| {' | '.join([package, *both, *shown, '; '.join(map(' '.join, found.items()))])} |", flush=True)
+    print(f"\n{held} of {len(packages)} are held back beside refdelta.")
     return int(held > 0)
 
 
