@@ -6,7 +6,8 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Progress, combined
+from refdelta.operations.layout import STATEMENTS
+from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Progress, check_followed, combined
 from refdelta.transaction.options import records_applications, without_attempts
 
 if TYPE_CHECKING:
@@ -116,6 +117,10 @@ class TableOptimizer:
         Rows that are close in all of the columns get into the same files, so that a query over any of them skips most
         files. A partition that does not fit into memory is sorted with temporary files. Every run rewrites all files.
 
+        A DELETE, UPDATE or MERGE that commits meanwhile conflicts with it, unless the table has deletion vectors and
+        row tracking (``delta.enableRowTracking``), by which rows are followed. If ``attempts`` asks for more than one
+        attempt on such a table, there is a ``UserWarning`` before the work.
+
         Args:
             columns: the columns to sort by; a field of a struct is a path with dots.
             partition_filters: see :meth:`compact`.
@@ -173,7 +178,7 @@ class TableOptimizer:
         DELETE and MERGE, nor with another rewrite of the same files: rows are located by their ids, rows that were
         deleted meanwhile are hidden in the new files, and a run is left out if another writer rewrote one of its files.
         Locating rows takes about 48 bytes of memory for each row of the new files. Without deletion vectors or row
-        tracking (``delta.enableRowTracking``), this can conflict.
+        tracking (``delta.enableRowTracking``), this can conflict, with a warning as for :meth:`z_order`.
 
         Args:
             target_size: see :meth:`compact`.
@@ -242,6 +247,9 @@ class TableOptimizer:
                 "min_commit_interval makes several commits, and an application's version is recorded by one: "
                 "leave out min_commit_interval, or app_id and app_transactions"
             )
+        attempts = self._table._most_attempts(options)  # noqa: SLF001 - no part of the public interface
+        if request.aim in ("sort", "cluster") and isinstance(attempts, int) and attempts > 1:
+            check_followed(self._table.newest_for_writing(), STATEMENTS[request.aim])
         results: list[CommitResult] = []
         own = without_attempts(options)
 

@@ -60,6 +60,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:z_order sorts rows")
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_each_statement_runs_again(table, beside, name):
     statement = STATEMENTS[name]
@@ -110,3 +111,39 @@ def test_a_stream_is_read_once_and_not_merged_empty(table):
         with pytest.raises(errors.InvalidArgumentError, match="RecordBatchReader can perhaps be read only once"):
             write(NEW.to_reader())
     assert DeltaTable(table.table_uri).version() == 1
+
+
+FOLLOWED = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
+
+
+@pytest.mark.parametrize("left_out", [*FOLLOWED, None])
+@pytest.mark.parametrize("statement", ["z_order", "cluster"])
+def test_a_rewrite_that_would_lose_again_says_so_before_it_begins(tmp_path, statement, left_out):
+    properties = {name: str(name != left_out).lower() for name in FOLLOWED}
+    columns = {"cluster_by": ["id"]} if statement == "cluster" else {}
+    write_deltalake(tmp_path / "t", ROWS, configuration=properties, **columns)
+    table = DeltaTable(tmp_path / "t")
+    call = {"z_order": lambda **how: table.optimize.z_order(["id"], **how), "cluster": table.optimize.cluster}[
+        statement
+    ]
+    if left_out is not None:
+        with pytest.raises(UserWarning, match=f"^{statement} sorts rows, .*{left_out}"):
+            call(attempts=3)
+        assert table.version() == 0, "it warns before the work"
+        call()
+    else:
+        call(attempts=3)
+    assert table.version() == 1
+
+
+@pytest.mark.parametrize("left_out", [*FOLLOWED, None])
+def test_a_rewrite_that_lost_says_what_would_have_followed_the_rows(tmp_path, left_out):
+    write_deltalake(tmp_path / "t", ROWS, configuration={name: str(name != left_out).lower() for name in FOLLOWED})
+    with DeltaTable(tmp_path / "t").begin() as txn:
+        txn.z_order(["id"])
+        DeltaTable(tmp_path / "t").delete("id = 1")
+        if left_out is None:
+            assert txn.commit().rebased_over == (1,)
+            return
+        with pytest.raises(errors.ConcurrentDeleteDeleteException, match=left_out):
+            txn.commit()

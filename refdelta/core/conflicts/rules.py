@@ -26,7 +26,14 @@ import msgspec
 from pyroaring import BitMap64
 
 from refdelta import errors
-from refdelta.core.conflicts.state import FILES_DECIDE, AddedRows, ConflictCheck, TransactionState, Unlocated
+from refdelta.core.conflicts.state import (
+    FILES_DECIDE,
+    ROWS_SORTED,
+    AddedRows,
+    ConflictCheck,
+    TransactionState,
+    Unlocated,
+)
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.replay import file_key
@@ -248,7 +255,9 @@ def _read_rows_removed(asked: ConflictCheck) -> Found:
 
 def _deleted_by_both(asked: ConflictCheck) -> Found:
     # Includes files that we add again: adding a removed file would bring it back.
-    return _paths(asked.touched.disputed())
+    found = _paths(asked.touched.disputed())
+    sorted_rows = any(group.scattered for group in asked.state.files.groups.values())
+    return found and msgspec.structs.replace(found, because=ROWS_SORTED if sorted_rows else None)
 
 
 def _append_skipped(asked: ConflictCheck) -> Found:

@@ -32,6 +32,11 @@ from refdelta.core.rows.sets import ALL, MOST_ROWS, any_of
 from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
 
 FILES_DECIDE = "rows were not compared, which refdelta.rowLevelConcurrency or CommitProperties.row_level would ask for"
+ROWS_SORTED = (
+    "OPTIMIZE sorts rows, which are followed only by their ids (delta.enableRowTracking together with "
+    "delta.enableDeletionVectors)"
+)
+"""The reason for a conflict of a rewrite that sorts rows, in a table where they cannot be followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import msgspec
 
 from refdelta import arguments
 from refdelta.core.table.column_names import find_column
+from refdelta.core.table.row_tracking import is_enabled
 from refdelta.core.table.types import VARIANT, ArrayType, MapType, StructType
 from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.log.managed_log import check_maintenance
@@ -168,6 +170,24 @@ def planned(snapshot: Snapshot, request: OptimizeRequest) -> BinPlan:
         return plan_clusters(snapshot, target, full=request.full)
     min_size = target if request.min_size is None else request.min_size
     return plan_bins(snapshot, request.aim, filters=filters, target=target, min_size=min_size)
+
+
+def check_followed(snapshot: Snapshot, statement: str) -> None:
+    """Warn, before the work, if changes of rows by other writers conflict with a rewrite that sorts them.
+
+    Args:
+        snapshot: the snapshot that it reads.
+        statement: the name of the statement.
+    """
+    if snapshot.properties.enable_deletion_vectors and is_enabled(snapshot.protocol, snapshot.metadata):
+        return
+    warnings.warn(
+        f"{statement} sorts rows, and each DELETE, UPDATE or MERGE that changes them meanwhile conflicts with it, in "
+        "every attempt. Enable deletion vectors and row tracking, by which rows are followed "
+        "(delta.enableDeletionVectors, delta.enableRowTracking), or sort while no other writer changes rows",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _settled(request: OptimizeRequest, snapshot: Snapshot) -> tuple[tuple[Column, ...], RowFilter | None, int]:
