@@ -2,8 +2,9 @@
 
 The pages and what they link to are copied into a folder, at the places that they have in the project, so that the links
 between them hold. Source files that a page links to become pages; the two notebooks are run and become pages, too;
-the outcomes that the page to play with shows are computed by the commit core. The order of the pages is that of
-``docs/README.md``. A link that leads nowhere fails the build.
+the outcomes that the page to play with shows are computed by the commit core. Pages of the reference that only the
+site has show each public name with its docstring; mkdocstrings makes them (``docstrings.py``). The order of the pages
+is that of ``docs/README.md``. A link that leads nowhere fails the build.
 
     python docs/make_site.py                      the whole site
     python docs/make_site.py --transactions 2     outcomes of two transactions only, which takes seconds
@@ -31,12 +32,22 @@ from mkdocs.config import load_config
 from notebooks.pages import page_of
 from play import outcomes
 
+from by_path import loaded
+
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PAGES = ("*.md", "docs/**/*.md", "bench/*.md", "tests/README.md", "spec_notes/*.md")
 ASSETS = ("LICENSE", "bench/**/*.svg", *(f"docs/**/*.{ending}" for ending in ("svg", "png", "js", "css")))
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(\)|$)", re.MULTILINE)
+BOOSTS = {
+    "docs/guide/*": 3,
+    "docs/*.md": 2,
+    "docs/reference/*": 2,
+    **dict.fromkeys(("spec_notes/*", "docs/decisions/*", "bench/*", "tests/*", "CHANGELOG.md", "SECURITY.md"), 0.2),
+}
+"""How much more a page counts in the search than others: the guide before the evidence."""
 FENCE = re.compile(r"^ *(```|~~~)")
+reference = loaded(ROOT / "tests/packaging/reference.py")
 ITEM = re.compile(r"^ {0,3}([-*+]|\d+\.) ")
 
 
@@ -75,11 +86,33 @@ def stage(source: Path) -> None:
         page = source / notebook.relative_to(ROOT).with_suffix(".md")
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(page_of(notebook))
+    add_reference(source)
     folders: set[Path] = set()
     for page in list(source.rglob("*.md")):
         page.write_text(prepared(page.read_text(), page.relative_to(source), source, folders))
     for folder in folders:
         list_modules(folder, source)
+
+
+def add_reference(source: Path) -> None:
+    """Write the pages with docstrings; the sections of the short reference link to them."""
+    short = source / "docs/reference.md"
+    text = short.read_text()
+    for title, sections, page in reference.site_pages():
+        path = source / reference_page(title)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(page)
+        for section in sections:
+            # The search finds the page, and not the section that it spells out.
+            heading = rf"^(#+ {section})\n"
+            link = rf"\1 {{ data-search-exclude }}\n\n[Arguments, types, errors](reference/{path.name})\n"
+            text = re.sub(heading, link, text, count=1, flags=re.MULTILINE)
+    short.write_text(text)
+
+
+def reference_page(title: str) -> Path:
+    """The place of a page that only the site has."""
+    return Path("docs/reference", f"{title.lower().replace(' ', '-')}.md")
 
 
 def copy(path: Path, source: Path) -> None:
@@ -107,7 +140,9 @@ def prepared(text: str, page: Path, source: Path, folders: set[Path]) -> str:
             return f"{opening}{target}.md{closing}"
         return found[0]
 
-    return "\n".join(_lists(_diagrams(LINK.sub(link, text)).split("\n")))
+    boost = next((boost for pattern, boost in BOOSTS.items() if page.match(pattern)), 1)
+    head = "" if boost == 1 or text.startswith("---") else f"---\nsearch:\n  boost: {boost}\n---\n\n"
+    return head + "\n".join(_lists(_diagrams(LINK.sub(link, text)).split("\n")))
 
 
 def source_page(path: Path, source: Path) -> Path:
@@ -188,6 +223,10 @@ def navigation() -> list[dict]:
             if str(path) not in seen and not target.startswith("http"):
                 seen.add(str(path))
                 # A file's name is no title: MkDocs takes the heading of the page then.
+                if path == Path("docs/reference.md"):
+                    pages.append({"Summary": str(path)})
+                    pages += [{title: str(reference_page(title))} for title, _, _ in reference.site_pages()]
+                    continue
                 pages.append(str(path) if name.endswith(".md") else {name[0].upper() + name[1:]: str(path)})
         if title.startswith("#"):
             tabs[0]["Start"] += pages

@@ -202,6 +202,10 @@ class Handle:
     def check_readable_again(self, data: Any, options: StatementOptions) -> None:
         """Refuse rows that can be read only once, if the statement may run more often.
 
+        Args:
+            data: the rows.
+            options: the options of the statement, of which ``attempts`` counts.
+
         Raises:
             InvalidArgumentError: ``data`` is a stream, or may be one.
         """

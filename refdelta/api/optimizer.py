@@ -224,7 +224,7 @@ class TableOptimizer:
         progress: Progress | None = None,
         **options: Unpack[StatementOptions],
     ) -> CommitResult:
-        """Same as :meth:`refdelta.DeltaTable.reorg_purge`, with the further arguments of :meth:`compact`.
+        """Same as :meth:`refdelta.DeltaTable.reorg_purge`, and with further arguments, as :meth:`compact`.
 
         Example::
 

@@ -386,6 +386,9 @@ class UnityCatalog(Catalog):
     def load(self, name: str) -> api.LoadedTable:
         """The server's answer about a table.
 
+        Args:
+            name: the table's name, with three parts.
+
         Raises:
             RequestError: it refused, or gave no answer.
         """
@@ -426,6 +429,9 @@ class UnityCatalog(Catalog):
 
     def credentials(self, entry: Entry) -> tuple[dict[str, str], float | None]:
         """The storage options of a table: those of the user, and the server's credentials.
+
+        Args:
+            entry: the table, as the catalog found or staged it.
 
         Returns:
             The options, and the time at which they expire, in milliseconds since 1970; None if they do not.

@@ -41,9 +41,10 @@ def register(spark: Any) -> None:
         SparkUnavailableError: PySpark is not installed.
         InvalidArgumentError: ``spark`` is not a session.
 
-    Example:
-        >>> refdelta.spark.register(spark)
-        >>> spark.read.format("refdelta").load("flights").count()
+    Example::
+
+        refdelta.spark.register(spark)
+        spark.read.format("refdelta").load("flights").count()
     """
     check_session(spark)
     from refdelta.spark.source import RefdeltaSource

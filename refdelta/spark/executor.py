@@ -58,8 +58,9 @@ class SparkExecutor:
             a session.
         SparkUnavailableError: PySpark is not installed.
 
-    Example:
-        >>> DeltaTable("flights").delete("delay < 0", executor=SparkExecutor(spark))
+    Example::
+
+        DeltaTable("flights").delete("delay < 0", executor=SparkExecutor(spark))
     """
 
     def __init__(self, spark: Any, *, group_bytes: int = GROUP_BYTES, broadcast_bytes: int = BROADCAST_BYTES):

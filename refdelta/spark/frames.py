@@ -117,9 +117,10 @@ def read(
         UnsupportedFeatureError: the table needs a feature that this engine lacks.
         DataFileNotFoundError: a file that the log names does not exist.
 
-    Example:
-        >>> late = refdelta.spark.read(spark, "flights", columns=["carrier"], filter="delay > 60")
-        >>> late.groupBy("carrier").count().show()
+    Example::
+
+        late = refdelta.spark.read(spark, "flights", columns=["carrier"], filter="delay > 60")
+        late.groupBy("carrier").count().show()
     """
     check_session(spark)
     if filter is not None and not isinstance(filter, str):

@@ -93,9 +93,9 @@ def write(
         InvalidArgumentError: arguments that exclude each other, or a store that workers cannot reach.
         CommitOutcomeUnknownError: it is unknown whether the commit succeeded; the message says how to find out.
 
-    Example:
-        >>> refdelta.spark.write(flights, "flights", mode="append").version
-        3
+    Example::
+
+        refdelta.spark.write(flights, "flights", mode="append").version
     """
     request = WriteRequest(
         mode=mode,

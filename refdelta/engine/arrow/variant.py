@@ -87,8 +87,10 @@ def variants(values: Iterable[Any]) -> pa.ExtensionArray:
         InvalidArgumentError: a number, a decimal or a time is beyond the range of variants, values are nested too
             deeply, or ``values`` is no list.
 
-    Example:
-        >>> pa.table({"id": [1, 2], "v": variants([{"a": [1, 2.5]}, "text"])})
+    Example::
+
+        both = pa.table({"id": [1, 2], "v": variants([{"a": [1, 2.5]}, "text"])})
+        write_deltalake(uri, both)
     """
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)):
         raise InvalidArgumentError(f"values are a list, one for each row, not a {type(values).__name__}")
