@@ -14,7 +14,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,10 +62,14 @@ newest: setup  ## the same with the newest versions of today that the extras all
 pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.14, where these are installed (minutes each)
 	$(BIN)/python .ci/environments.py 3.12 3.13 3.14
 
-environments: setup  ## the tests of make check with the newest versions of a day, and a quarter of them with the lowest ones (minutes)
+environments: setup  ## the tests of make check with the newest versions of a day, a quarter of them with the lowest ones, and the pages (minutes)
 	$(BIN)/python .ci/environments.py newest
 	$(BIN)/python .ci/environments.py --part 4 floors
 	$(BIN)/python .ci/environments.py --install recipes dagster dbt
+	$(BIN)/python .ci/environments.py documents
+
+documents: setup  ## the blocks of each page, in an environment with just what the page installs (a minute or two)
+	$(BIN)/python .ci/environments.py documents
 
 recipes: setup  ## the recipes for Airflow, Dagster, Prefect and dbt, each in an environment of its own, and cron (minutes; TOOLS=dagster for one)
 	$(BIN)/python .ci/environments.py recipes $(TOOLS)

@@ -8,16 +8,22 @@ passed over. `--part 4` before them runs every fourth file of tests, without tho
 
 `recipes` installs each scheduler of docs/guide/recipes.md with refdelta into .venv-recipes-NAME, and runs its recipe;
 `recipes dagster dbt` only these. `--install` before it leaves their recipes to the tests that follow.
+`documents` runs the blocks of each page, each in an environment that has the pinned versions of just what the page
+installs, in .venv-documents. Pages that install the same share one.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -80,6 +86,24 @@ def python_of(version: str) -> str | None:
     return None
 
 
+def uv() -> str:
+    """The program uv, which finds versions that fit together in seconds, where pip may take many minutes."""
+    folder = ROOT / ".cache" / "uv"
+    if not (folder / "bin" / "uv").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run(
+            [folder / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True
+        )
+    return str(folder / "bin" / "uv")
+
+
+def _interpreter(folder: Path, python: str) -> Path:
+    """The interpreter of an environment, which is made if it is missing."""
+    if not folder.exists():
+        subprocess.run([python, "-m", "venv", folder], check=True)
+    return folder / "bin" / "python"
+
+
 def recipes_folder(tool: str) -> Path:
     """The environment of a scheduler."""
     return ROOT / f".venv-recipes-{tool}"
@@ -89,20 +113,66 @@ def install_recipes(tools: list[str], newest_of: list[str]) -> None:
     """Install schedulers, each with refdelta in an environment of its own."""
     for tool in tools:
         folder = recipes_folder(tool)
-        inside = _with_uv(folder, sys.executable)
-        uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside, "--upgrade", *newest_of]
-        subprocess.run([*uv, *RECIPES[tool], "-e", ROOT], check=True)
+        inside = _interpreter(folder, sys.executable)
+        install = [uv(), "pip", "install", "-q", "--python", inside, "--upgrade", *newest_of]
+        subprocess.run([*install, *RECIPES[tool], "-e", ROOT], check=True)
 
 
-def _with_uv(folder: Path, python: str) -> Path:
-    """The interpreter of an environment, which is made if it is missing, with uv: it finds versions that fit together
-    in seconds, pip may take many minutes.
+def installed_by(page: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The extras of refdelta and the other packages that the text of a page installs. refdelta alone if it says
+    nothing.
     """
-    if not folder.exists():
-        subprocess.run([python, "-m", "venv", folder], check=True)
-    inside = folder / "bin" / "python"
-    subprocess.run([inside, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], check=True)
-    return inside
+    extras, others = set(), set()
+    for command in re.findall(r"pip\s+install\s+([^`#]+?)\s*(?:`|#|\n\n|\n```)", page):
+        words = iter(shlex.split(command))
+        for word in words:
+            if word == "--target":
+                next(words)
+            elif own := re.search(r"(?:refdelta.*|^\.)\[([\w,]+)\]$", word):
+                extras |= set(own[1].split(","))
+            elif word[0] not in "-." and word != "refdelta":
+                others.add(word)
+    return frozenset(extras), frozenset(others)
+
+
+def pages() -> dict[tuple[frozenset[str], frozenset[str]], list[Path]]:
+    """The pages with blocks to run, by what they install."""
+    found = defaultdict(list)
+    for page in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/guide").glob("*.md")]):
+        text = page.read_text()
+        if re.search(r"^ *```(python|console)$", text, re.MULTILINE):
+            found[installed_by(text)].append(page)
+    return found
+
+
+def documents() -> bool:
+    """Run the blocks of each page with just what it installs. Returns True if a page failed."""
+    folder = ROOT / ".venv-documents"
+    shutil.rmtree(folder, ignore_errors=True)
+    pinned = ["-c", str(ROOT / "constraints.txt")]
+    subprocess.run([uv(), "build", "-q", "--wheel", "-b", pinned[1], "--out-dir", folder, ROOT], check=True)
+    (wheel,) = folder.glob("*.whl")
+
+    def run(number: int, installed: tuple[frozenset[str], frozenset[str]], found: list[Path]) -> int:
+        extras, others = installed
+        wanted = [f"refdelta[{','.join(sorted(extras))}] @ {wheel.as_uri()}", *sorted(others)]
+        inside = folder / str(number) / "bin" / "python"
+        subprocess.run([uv(), "venv", "-q", "--python", sys.executable, folder / str(number)], check=True)
+        subprocess.run([uv(), "pip", "install", "-q", "--python", inside, *pinned, *wanted], check=True)
+        failed = 0
+        for page in found:
+            with tempfile.TemporaryDirectory() as empty:
+                # -P: the folder of the script is none that the reader of the page has.
+                command = [inside, "-P", ROOT / "tests/packaging/page_blocks.py", page]
+                done = subprocess.run(command, cwd=empty, capture_output=True, text=True, check=False)
+            told = done.stderr if done.returncode else "runs"
+            print(f"{page.relative_to(ROOT)}, {', '.join(['refdelta', *sorted(extras | others)])}: {told}", flush=True)
+            failed += done.returncode != 0
+        return failed
+
+    sets = pages().items()
+    with ThreadPoolExecutor(2) as pool:
+        return sum(pool.map(run, range(len(sets)), *zip(*sets, strict=True))) > 0
 
 
 def main(names: list[str]) -> int:
@@ -119,6 +189,9 @@ def main(names: list[str]) -> int:
     if names[:1] == ["--part"]:
         parts, names = int(names[1]), names[2:]
     for name in names:
+        if name == "documents":
+            failed |= documents()
+            continue
         python = sys.executable if name in ("floors", "newest") else python_of(name)
         if python is None:
             print(f"Python {name}: not installed, passed over")
@@ -132,10 +205,10 @@ def main(names: list[str]) -> int:
             given = ["-c", str(lowest)]
         elif name == "newest":
             given = ["--upgrade", *newest_of]
-        inside = _with_uv(folder, python)
-        uv = [inside, "-m", "uv", "pip", "install", "-q", "--python", inside]
+        inside = _interpreter(folder, python)
         whole = not parts and name != "newest"
-        subprocess.run([*uv, *given, *requirements(whole=whole)], check=True)
+        install = [uv(), "pip", "install", "-q", "--python", inside, *given, *requirements(whole=whole)]
+        subprocess.run(install, check=True)
         files = ["tests"] if whole else part(found, parts or 1)
         print(f"{name}: the tests of make check" + ("" if whole else f", {len(files)} files"), flush=True)
         failed |= subprocess.run([inside, "-m", "pytest", *_TESTS, *files], cwd=ROOT, check=False).returncode != 0

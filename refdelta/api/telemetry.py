@@ -46,7 +46,7 @@ def instrument(
     try:
         from opentelemetry import metrics, trace
     except ModuleNotFoundError:
-        raise missing_package("instrument", "opentelemetry") from None
+        raise missing_package("instrument", "opentelemetry-api", "opentelemetry") from None
     tracer = (tracer_provider or trace.get_tracer_provider()).get_tracer("refdelta", __version__)
     meter = (meter_provider or metrics.get_meter_provider()).get_meter("refdelta", __version__)
     commits = meter.create_counter("delta.commits", "{commit}", "Commits by their outcome")

@@ -29,7 +29,7 @@ try:
     import sqlalchemy as sa
     from sqlalchemy import exc
 except ModuleNotFoundError:
-    raise missing_package("SqlCatalog", "catalog") from None
+    raise missing_package("SqlCatalog", "sqlalchemy", "catalog") from None
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,13 +1,10 @@
 """The README and the pages in docs show what happens: Python runs and prints what stands below it, so do commands."""
 
-import contextlib
 import doctest
-import io
 import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import TypedDict
 
@@ -25,14 +22,11 @@ DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *GUIDE]
 EVERY = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 COMMANDS, FEATURES, SPARK = (DOCS / "guide" / f"{name}.md" for name in ("command-line", "features", "spark"))
 reference = loaded(Path(__file__).with_name("reference.py"))
+page_blocks = loaded(Path(__file__).with_name("page_blocks.py"))
 functions_page = loaded(Path(__file__).with_name("functions_page.py"))
 timeline = loaded(DOCS / "pictures" / "timeline.py")
 two_writers = loaded(DOCS / "pictures" / "two_writers.py")
 _WRITE = {"always": "yes", "inactive": "unless in use", "never": "no"}
-# A block of Python, which may stand in a list, and what it prints, if it prints.
-_PYTHON = re.compile(
-    r"^(?P<in> *)```python\n(.*?)^(?P=in)```$(?:\n+^(?P=in)```text\n(.*?)^(?P=in)```$)?", re.MULTILINE | re.DOTALL
-)
 
 
 def blocks(document, language):
@@ -47,21 +41,14 @@ def blocks(document, language):
 )
 def test_the_python_runs_and_prints_what_stands_below_it(tmp_path, monkeypatch, document):
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for number, (_, block, shown) in enumerate(_PYTHON.findall(document.read_text())):
-        with contextlib.redirect_stdout(io.StringIO()) as found:
-            name = f"{document.name}, python block {number}"
-            exec(compile(textwrap.dedent(block), name, "exec"), names)
-        printed, expected = found.getvalue(), textwrap.dedent(shown)
-        same = doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)
-        assert same, f"{name} prints\n{printed}"
+    page_blocks.run_python(document)
 
 
 def test_every_page_of_the_guide_is_run_or_is_known_to_have_no_python():
     without = {path.stem for path in GUIDE if not blocks(path, "python")}
     assert without == {"command-line", "other-libraries", "spark"}
     for page in (*GUIDE, DOCS / "tutorial.md"):
-        assert len(_PYTHON.findall(page.read_text())) == page.read_text().count("```python"), page
+        assert len(page_blocks.PYTHON.findall(page.read_text())) == page.read_text().count("```python"), page
 
 
 def test_the_tutorial_and_the_readme_lead_two_writers_through_one_file():
@@ -86,41 +73,19 @@ def test_the_example_on_spark_runs(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def commands():
-    """The commands of the page on the command line, each with what is shown below it."""
-    for block in blocks(COMMANDS, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = part.partition("\n")
-            yield command, shown
-
-
 def test_commands_are_shown_on_one_page_only():
     assert [path for path in DOCUMENTS if blocks(path, "console")] == [COMMANDS]
-    assert {command.split()[1] for command, _ in commands() if command.startswith("refdelta ")} >= {
+    commands = page_blocks.commands(COMMANDS)
+    assert {command.split()[1] for command, _ in commands if command.startswith("refdelta ")} >= {
         *("write", "read", "history", "update", "delete", "optimize", "vacuum", "restore", "verify", "conflicts")
     }
 
 
 @pytest.mark.tier("all")
 @pytest.mark.whole
-def test_the_commands_print_what_it_says(tmp_path):
-    clean = {name: value for name, value in os.environ.items() if name != "REFDELTA_DEBUG"}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
-    checker = doctest.OutputChecker()
-    found = list(commands())
-    assert found
-    for command, shown in found:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env={**clean, "PATH": path, "PYTHONUTF8": "1"},
-        )
-        printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
-        assert checker.check_output(shown, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
+def test_the_commands_print_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page_blocks.run_commands(COMMANDS)
 
 
 def test_the_table_of_features_is_the_registry():

@@ -43,11 +43,54 @@ def test_the_newest_versions_are_not_held_back_by_the_pins_of_spark(monkeypatch)
     assert "--exclude-newer" not in list(map(str, called[-2]))
 
 
+@pytest.mark.parametrize(
+    ("page", "extras", "others"),
+    [
+        ("No line.", set(), set()),
+        ("`pip install refdelta`", set(), set()),
+        (
+            "Say `pip install '.[cli]'`, or `pip install\n'refdelta[s3,adls]' pandas`.",
+            {"cli", "s3", "adls"},
+            {"pandas"},
+        ),
+        ('```\npip install --target package "$(ls dist/refdelta-*.whl)[s3]"\n```\n', {"s3"}, set()),
+        ("```\npip install '.[cli]' # a remark\n```\n", {"cli"}, set()),
+    ],
+)
+def test_a_page_installs_what_its_lines_say(page, extras, others):
+    assert environments.installed_by(page) == (extras, others)
+
+
+def test_every_page_with_blocks_is_run_with_what_it_installs():
+    found = {
+        page.relative_to(ROOT).as_posix(): installed
+        for installed, pages in environments.pages().items()
+        for page in pages
+    }
+    assert found["docs/guide/watching-commits.md"] == ({"opentelemetry"}, {"opentelemetry-sdk"})
+    assert found["docs/guide/changing-rows.md"] == (set(), set())
+    with_blocks = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/guide").glob("*.md"))
+        if "```python" in path.read_text() or "```console" in path.read_text()
+    }
+    assert set(found) == with_blocks
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert all(named <= set(extras) for named, _ in found.values())
+
+
 def test_the_ci_runs_them():
     assert "make environments" in (ROOT / ".ci" / "run").read_text()
     scheduled = (ROOT / ".github" / "workflows" / "newest.yml").read_text()
     assert f"tool: [{', '.join(environments.RECIPES)}]" in scheduled
     assert "--today recipes" in scheduled
+    recipe = (ROOT / "Makefile").read_text().partition("\nenvironments:")[2].partition("\n\n")[0]
+    assert [line.partition("environments.py ")[2].removeprefix("--part 4 ") for line in recipe.splitlines()[1:]] == [
+        "newest",
+        "floors",
+        "--install recipes dagster dbt",
+        "documents",
+    ]
 
 
 @pytest.mark.parametrize(("names", "tools"), [([], ["airflow", "dagster", "prefect", "dbt"]), (["dbt"], ["dbt"])])
@@ -63,7 +106,8 @@ def test_each_scheduler_is_installed_apart_and_its_recipe_is_run(monkeypatch, na
     environments.main(["recipes", *names])
     installs = [one for one in called if "--exclude-newer" in one]
     assert all(
-        one[0].startswith(str(environments.recipes_folder(tool))) for tool, one in zip(tools * 2, installs, strict=True)
+        str(environments.recipes_folder(tool)) in one[one.index("--python") + 1]
+        for tool, one in zip(tools * 2, installs, strict=True)
     )
     assert called[-1][-1] == " or ".join([*tools, "cron"])
 
