@@ -190,7 +190,7 @@ _UNWATCHED = Watch()
 
 @contextmanager
 def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterator[Watch]:
-    """Measure the block, and tell the observers, if there are any.
+    """Measure the block, and report it to the observers, if there are any, and to the log, if it takes DEBUG records.
 
     Args:
         table: the URI of the table.
@@ -198,7 +198,8 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
         tally: the counts of its loop.
     """
     observers = _observers
-    if not observers:
+    logged = log.isEnabledFor(logging.DEBUG)
+    if not observers and not logged:
         yield _UNWATCHED
         return
     watch, failure, started, begun = _Timing(), None, time.time(), time.perf_counter()
@@ -225,6 +226,8 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
             **structs.asdict(tally),
             effects=MappingProxyType(watch.effects),
         )
+        if logged:
+            _log(event)
         for observer in observers:
             _tell(observer, event)
 
@@ -242,6 +245,15 @@ def _outcome(failure: BaseException | None, ended: CommitOutcome | None) -> Outc
         case Exception():
             return "failed"
     return "unknown"  # an interrupt may have come at any moment
+
+
+def _log(event: CommitEvent) -> None:
+    log.debug(
+        "%s: %s of version %s: %s, version %s, after %d attempts and %.3f s; %d commits of others were checked by "
+        "%d rules and %d rows of theirs compared; error %s, rule %s, winner %s",
+        *(event.table, event.operation, event.read_version, event.outcome, event.version, event.attempts),
+        *(event.seconds, event.winners, event.rules, event.rows, event.error, event.rule, event.winner),
+    )
 
 
 def _tell(observer: Observer, event: CommitEvent) -> None:

@@ -30,6 +30,7 @@ QUERIES = {
     "azure": "docs/reference.html#adls-gen2-and-azure-blob",
     "z-order": "docs/guide/maintenance.html#compact-z-order-and-purge",
     "change data feed": "docs/guide/features.html#change-data-feed",
+    "debug log": "docs/guide/seeing.html#log-records",
     "gdpr": "docs/guide/erasing-data.html",
     "streaming": "docs/guide/spark.html#streaming",
     "partition overwrite": "docs/guide/reading-and-writing.html#overwrite-a-part-of-a-table",

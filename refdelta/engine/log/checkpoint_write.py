@@ -7,6 +7,7 @@ unique name, and if the table has many files, sidecars list them. The list of fi
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from refdelta.engine.log.identity import Placement
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
+
+log = logging.getLogger("refdelta")
 
 _STRINGS = pa.map_(pa.string(), pa.string())
 _NAMES = pa.list_(pa.field("element", pa.string()))
@@ -179,6 +182,10 @@ def write_checkpoint(
         if not isinstance(error.__cause__, ObjectExistsError):
             raise
         return None
+    log.debug(
+        "%s: wrote the checkpoint %s of version %d: %d actions, %d files, %d bytes",
+        *(store.uri, info.key, info.version, info.actions, info.adds, info.size),
+    )
     file = LogFile(info.key, info.size, None, info.version, info.version)
     _remember(snapshot, CheckpointFiles(info.version, (file,), "uuid" if own_name else "classic"), listing)
     return info

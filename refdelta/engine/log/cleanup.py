@@ -11,6 +11,7 @@ report that they cannot read the table.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.paths import SIDECARS, VERSIONED, checkpoint_key, parse_log_name
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from refdelta.core.log.segment import CheckpointFiles, LogFile
     from refdelta.engine.log.identity import Placement
     from refdelta_storage.base import ObjectInfo, Store
+
+log = logging.getLogger("refdelta")
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _MINUTE_MS = 60 * 1000
@@ -87,6 +90,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
     keys += _clean_staged(store, min(expired_before, now_ms - _DAY_MS))
     if v2 and any(name.is_checkpoint for name, key in names if name.hi < keep):
         keys += _clean_sidecars(store, min(expired_before, now_ms - _DAY_MS))
+    log.debug("%s: removed %d expired files of the log; it begins with version %d now", store.uri, len(keys), keep)
     return keys
 
 

@@ -314,9 +314,11 @@ class Snapshot:
             return self._known_by(segment)
         try:
             replayed = _replay(self.store, self.live, commits)
-            return _of_one_table(self._followed_by(segment, replayed))
+            later = _of_one_table(self._followed_by(segment, replayed))
         except ObjectNotFoundError:
             return load_snapshot(self.store)
+        log.debug("%s: read versions %d to %d", self.store.uri, self.version + 1, later.version)
+        return later
 
     def _followed_by(self, segment: LogSegment, replayed: _Replayed) -> Snapshot:
         newest = self.newest_checkpoint.files
@@ -447,7 +449,7 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
     gone = 0
     while True:
         try:
-            return _compared(_of_one_table(_load(store, segment)))
+            snapshot = _compared(_of_one_table(_load(store, segment)))
         except ObjectNotFoundError as error:
             # Cleanup deleted a file between listing and reading; the other files must suffice.
             gone += 1
@@ -461,6 +463,16 @@ def load_snapshot(store: Store, version: int | None = None) -> Snapshot:
             except (InvalidLogError, VersionNotFoundError, TableNotFoundError) as gap:
                 # No older checkpoint is complete, so the damaged one is the reason.
                 raise error.reason from gap
+        else:
+            base = segment.checkpoint
+            log.debug(
+                "%s: opened version %d, from the checkpoint of version %s and %d commit files",
+                store.uri,
+                snapshot.version,
+                None if base is None else base.version,
+                len(segment.commits),
+            )
+            return snapshot
 
 
 def _of_one_table(snapshot: Snapshot) -> Snapshot:

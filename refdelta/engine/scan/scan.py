@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -113,6 +114,10 @@ class ScanExplanation:
             lines.append(f"    and {more} more")
         return "\n".join(lines)
 
+
+log = logging.getLogger("refdelta")
+
+_REASONS = ("partition", "stats")
 
 ONLY = "only\n"
 """A further column of a list of files: a deletion vector of the only rows that are wanted, or null."""
@@ -361,6 +366,16 @@ def plan_scan(
         by_id=snapshot.column_mapping_mode == "id",
     )
     executor = executor or ThreadExecutor.for_store(snapshot.store, files.column("size"))
+    if log.isEnabledFor(logging.DEBUG):
+        by = {why: 0 if pruned is None else pc.sum(pc.equal(pruned.reason, why)).as_py() or 0 for why in _REASONS}
+        log.debug(
+            "%s: a scan of version %d reads %d of %d files; %d are excluded by partition values, %d by statistics",
+            snapshot.store.uri,
+            snapshot.version,
+            files.num_rows,
+            snapshot.files.num_rows,
+            *by.values(),
+        )
     return Scan(snapshot, plan, files, flt, pruned, executor, parts)
 
 

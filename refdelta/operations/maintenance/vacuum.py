@@ -141,6 +141,11 @@ def vacuum(
         return find_candidates(snapshot, objects, expired_ms=expired_ms, full=request.full, keep_versions=versions)
 
     candidates = look(snapshot, began_ms)
+    log.debug(
+        "%s: VACUUM at version %d finds %d files of %d bytes that no version of the last %d ms needs; dry run: %s",
+        *(snapshot.store.uri, snapshot.version, candidates.objects.num_rows, candidates.size_bytes, retention_ms),
+        dry_run,
+    )
     if dry_run:
         return _result(candidates, dry_run=True, version=None), snapshot
     run = _Run(snapshot.store, request, retention_ms, checked_properties(commit_properties), executor)
