@@ -10,6 +10,7 @@ import doctest
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -21,6 +22,10 @@ from typing import Any
 PYTHON = re.compile(
     r"^(?P<in> *)```python\n(.*?)^(?P=in)```$(?:\n+^(?P=in)```text\n(.*?)^(?P=in)```$)?", re.MULTILINE | re.DOTALL
 )
+
+
+SERVES = "# until Ctrl-C"
+"""The end of a command that is stopped when it has printed what is shown."""
 
 
 def run_python(page: Path) -> None:
@@ -46,15 +51,20 @@ def run_commands(page: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if name != "REFDELTA_DEBUG"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
     for command, shown in commands(page):
-        done = subprocess.run(
+        running = subprocess.Popen(
             ["bash", "-c", command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,
             env={**clean, "PATH": path, "PYTHONUTF8": "1"},
+            start_new_session=True,
         )
-        _check(shown, "".join(line.rstrip() + "\n" for line in done.stdout.splitlines()), f"$ {command}")
+        begun = ""
+        if command.endswith(SERVES):
+            begun = "".join(running.stdout.readline() for _ in shown.splitlines())
+            os.killpg(running.pid, signal.SIGTERM)
+        printed = begun + running.communicate()[0]
+        _check(shown, "".join(line.rstrip() + "\n" for line in printed.splitlines()), f"$ {command}")
 
 
 def _check(shown: str, printed: str, name: str) -> None:
