@@ -223,8 +223,16 @@ class Store(abc.ABC):
         return self
 
     def hasty(self) -> Store:
-        """This store, for optional files: after a power cut they may be missing or empty."""
+        """This store, for files that may be missing or empty after a power cut: optional ones, and those that are given
+        to :meth:`sync` before they are referred to.
+        """
         return self
+
+    def sync(self, keys: Iterable[str]) -> None:  # noqa: B027 - what most stores acknowledge is durable
+        """Wait until objects that were written by :meth:`hasty` are as durable as other writes of this store.
+
+        A disk makes many files durable in the time that a few take one by one, and each folder once.
+        """
 
     @contextmanager
     def pinned(self, folder: str) -> Iterator[Store]:  # noqa: ARG002 - most stores have no folders

@@ -13,6 +13,7 @@ import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -29,11 +30,13 @@ from refdelta_storage.base import (
     created_or_raise,
     order_key,
 )
-from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, drop_checksum, hidden, wanted
+from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, drop_checksum, hidden, sync, sync_folder, wanted
 from refdelta_storage.errors import InvalidKeyError, ObjectNotFoundError, StorageError, failure, not_found
 from refdelta_storage.naming import Naming, NewFile, file_info, taken
 
 _BUFFER = 1 << 20
+# The most files that are synced at once: then the file system writes its journal for several of them together.
+_SYNCS = 8
 # No link is followed, and no pipe is waited for.
 _READ_PLAIN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, "O_NOFOLLOW") else None
 
@@ -87,6 +90,27 @@ class LocalStore(Store):
         return view
 
     # -- writing
+
+    def sync(self, keys: Iterable[str]) -> None:
+        if not self._names.fsync:
+            return
+        paths = {self._path(key): key for key in keys}
+        folders = {f"{self._root}/{above}".rstrip("/"): above for key in paths.values() for above in _above(key)}
+        folders.update({self._names.unsynced.pop(): "." for _ in range(len(self._names.unsynced))})
+
+        def sync_one(path: str) -> None:
+            with self._errors("write", paths[path]):
+                sync(path, os.O_RDONLY)
+
+        def sync_names(folder: str) -> None:
+            with self._errors("write", folders[folder]):
+                sync_folder(folder)
+
+        # First the files, then their names.
+        for function, wanted_paths in ((sync_one, paths), (sync_names, folders)):
+            with ThreadPoolExecutor(min(_SYNCS, max(1, len(wanted_paths)))) as pool:
+                for _ in pool.map(function, wanted_paths):
+                    pass
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)
@@ -357,6 +381,13 @@ class _Errors:
 @functools.cache
 def _capabilities(put_if_absent: bool, durable: bool) -> Capabilities:
     return Capabilities(put_if_absent=put_if_absent, list_after=False, durable=durable, remote=False)
+
+
+def _above(key: str) -> Iterator[str]:
+    """The keys of the folders above a file; the root is ""."""
+    while key:
+        key = key.rpartition("/")[0]
+        yield key
 
 
 def _is_folder(path: str) -> bool:

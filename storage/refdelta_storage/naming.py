@@ -73,6 +73,7 @@ class Naming:
         fsync: whether a write is on the disk (file and folder) before it is acknowledged.
         seen: whether the folder was there once: then it is not made again where somebody removed it.
         known: further folders that were there once, and are not made again for :meth:`create`.
+        unsynced: folders in which folders were made without a sync.
         unnamed: whether there are files without a name; True until a call fails.
         links: whether there are hard links; True until a call fails.
         exclusive: whether a name can be taken exclusively; True until a call fails.
@@ -83,6 +84,7 @@ class Naming:
     fsync: bool
     seen: bool
     known: set[str] = field(default_factory=set)
+    unsynced: set[str] = field(default_factory=set)
     unnamed: bool = field(default_factory=lambda: UNNAMED is not None)
     links: bool = True
     exclusive: bool = True
@@ -320,6 +322,8 @@ class Naming:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, f"not a folder: {folder}") from None
         self.seen = self.seen or folder == self.root
+        if not self.fsync:
+            self.unsynced.add(parent)
         self._sync_folder(parent)
 
     def _sync_folder(self, folder: str) -> None:

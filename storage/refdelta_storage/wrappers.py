@@ -84,6 +84,9 @@ class WrapperStore(Store):
     def hasty(self) -> Store:
         return self._around(self.inner.hasty())
 
+    def sync(self, keys: Iterable[str]) -> None:
+        self.inner.sync(keys)
+
     @contextmanager
     def pinned(self, folder: str) -> Iterator[Store]:
         with self.inner.pinned(folder) as inner:

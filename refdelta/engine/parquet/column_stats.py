@@ -17,6 +17,7 @@ Columns have their physical names, as in files.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import math
 import re
@@ -42,6 +43,9 @@ _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _FLOATING = frozenset({"float", "double"})
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 _BOUNDED = _WHOLE | _FLOATING | _TIMES | {"date", "string"}
+
+# Of so many values Python finds the bounds faster than Arrow.
+_FEW_ROWS = 64
 
 _Bound = int | float | str | Decimal
 
@@ -184,6 +188,8 @@ def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
     if not leaf.bounded or stats.nulls == len(column):
         return stats
     name = _name(leaf.type)
+    if len(column) <= _FEW_ROWS:
+        return _measure_few(column, name, stats)
     if name in _FLOATING:
         stats.has_nan = bool(pc.any(pc.is_nan(column)).as_py())
     elif name == "date":
@@ -197,6 +203,25 @@ def _measure(column: pa.ChunkedArray | pa.Array, leaf: StatsLeaf) -> LeafStats:
     # The minimum of only NaN is NaN, which does not bound further rows.
     if not (isinstance(low, float) and math.isnan(low)):
         stats.low, stats.high = low, high
+    return stats
+
+
+def _measure_few(column: pa.ChunkedArray | pa.Array, name: str | None, stats: LeafStats) -> LeafStats:
+    """The same for few values, in a tenth of the time that Arrow's functions take to be called."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    as_numbers = pa.int32() if name == "date" else pa.int64() if name in _TIMES else None
+    values = [
+        value
+        for chunk in chunks
+        for value in (chunk if as_numbers is None else chunk.view(as_numbers)).to_pylist()
+        if value is not None
+    ]
+    if name in _FLOATING:
+        numbers = [value for value in values if value == value]  # noqa: PLR0124 - NaN is not
+        stats.has_nan = len(numbers) < len(values)
+        values = numbers
+    if values:
+        stats.low, stats.high = min(values), max(values)
     return stats
 
 
@@ -262,10 +287,14 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: str | None) -> None
 def _object(tree: dict[str, Any]) -> str:
     """A JSON object whose leaves are encoded JSON values, so that decimals are never converted to floats."""
     members = (
-        f"{json.dumps(name, ensure_ascii=False)}:{_object(value) if isinstance(value, dict) else value}"
-        for name, value in tree.items()
+        f"{_name_json(name)}:{_object(value) if isinstance(value, dict) else value}" for name, value in tree.items()
     )
     return "{" + ",".join(members) + "}"
+
+
+@functools.lru_cache
+def _name_json(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
 
 
 # --- the schema --------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from refdelta.engine.arrow.arrays import as_schema
 # Parquet's writer ends a dictionary at so many bytes.
 _DICTIONARY_BYTES = 2**20
 _SAMPLE = 16 * 1024
+# No dictionary of fewer values is too large: decimals of 38 digits take the most bytes.
+_FEW_ROWS = _DICTIONARY_BYTES // 16
 _SHORT = 32  # if no string has more bytes, each is counted with the length of the longest
 
 
@@ -31,13 +33,21 @@ def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """
     if any(batch.schema != batches[0].schema for batch in batches):
         batches = [plain(batch) for batch in batches]
-    rows = pa.Table.from_batches(batches).unify_dictionaries()
+    rows = pa.Table.from_batches(batches)
+    if not has_dictionaries(rows.schema):
+        return rows
+    rows = rows.unify_dictionaries()
     for index, column in enumerate(rows.columns):
         # With nulls, Parquet's writer would take the bounds of the whole dictionary, also of unused strings.
         odd = pt.is_dictionary(column.type) and column.null_count
         if odd and len(used_texts(column)) < len(column.chunk(0).dictionary):
             rows = rows.set_column(index, rows.field(index).name, column.cast(column.type.value_type))
     return rows
+
+
+def has_dictionaries(schema: pa.Schema) -> bool:
+    """Whether a column is dictionary-encoded."""
+    return any(map(pt.is_dictionary, schema.types))
 
 
 def plain(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -73,6 +83,8 @@ def _common_length(texts: pa.StringArray) -> int:
 def text_size(rows: pa.RecordBatch) -> int:
     """An upper bound of the memory of rows when their dictionaries are decoded, in bytes."""
     size: int = rows.nbytes
+    if not has_dictionaries(rows.schema):
+        return size
     for column in rows.columns:
         if pt.is_dictionary(column.type):
             lengths = pc.binary_length(column.dictionary)
@@ -93,6 +105,8 @@ def used_texts(column: pa.ChunkedArray) -> pa.Array:
 
 def with_dictionaries(schema: pa.Schema, types: Sequence[pa.DataType]) -> pa.Schema:
     """A schema with the given types of its columns where these are dictionaries."""
+    if not any(map(pt.is_dictionary, types)):
+        return schema
     fields = zip(schema, types, strict=True)
     return pa.schema([field.with_type(kind) if pt.is_dictionary(kind) else field for field, kind in fields])
 
@@ -103,6 +117,8 @@ def dictionary_columns(rows: pa.Table) -> bool | list[str]:
     Args:
         rows: the first row group of a file, which is taken as typical.
     """
+    if rows.num_rows <= _FEW_ROWS:
+        return True
     # Nested columns would have to be given by their leaves. Strings are not sampled, since copying them costs as much.
     if any(pt.is_nested(kind) for kind in rows.schema.types):
         return True

@@ -2,7 +2,11 @@
 
 A file is encoded by one thread at a time, in the order of its row groups. Several files are encoded in parallel, and
 statistics in parallel with the encoding. The bytes that are queued or in work are bounded: a source that is faster than
-the encoder waits. A single small file is encoded without threads.
+the encoder waits.
+
+Small files of one row group are encoded in memory, many in one task, and are synced together at the end, in parallel,
+each folder once: the system makes many files durable in the time of a few. A single small file is encoded without
+threads.
 """
 
 from __future__ import annotations
@@ -32,8 +36,10 @@ from refdelta_storage.errors import StorageError
 IN_FLIGHT_BYTES = 384 * 1024 * 1024
 # The most files of one write that are open, those that are being closed included: a file descriptor each.
 OPEN_FILES = 32
-# A single file of fewer Arrow bytes is encoded on the caller's thread.
-_INLINE_BYTES = 1024 * 1024
+# A single file of fewer Arrow bytes is encoded on the caller's thread; several are encoded in one task, up to so many
+# bytes and files.
+SMALL_BYTES = 1024 * 1024
+_SMALL_FILES = 64
 
 
 class DataFile(msgspec.Struct, eq=False):
@@ -71,6 +77,11 @@ class _RowGroup(msgspec.Struct, eq=False):
     open_parts: int = 2
 
 
+class _SmallFile(msgspec.Struct, eq=False):
+    file: DataFile
+    rows: pa.Table
+
+
 class Encoder:
     """Writes data files to a store.
 
@@ -81,10 +92,11 @@ class Encoder:
         codec: one of ``layout.CODECS``.
         workers: the number of threads that encode.
         pages: the version of data pages, ``1.0`` or ``2.0``.
-        most_open: the number of files that may be open, those that are being closed included.
+        most_open: the number of files that may be open, those that are being closed included, and one a thread.
 
-    :meth:`write` and :meth:`finish` raise the errors of the threads: ``StoreError`` if the store refused or failed,
-    ``DataFileError`` if rows cannot be encoded. After any error the caller has to call :meth:`abort`.
+    :meth:`write`, :meth:`write_whole` and :meth:`finish` raise the errors of the threads: ``StoreError`` if the store
+    refused or failed, ``DataFileError`` if rows cannot be encoded. After any error the caller has to call
+    :meth:`abort`.
     """
 
     def __init__(
@@ -100,13 +112,19 @@ class Encoder:
         self._pages = pages
         self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
         self._options = file_options()  # of the caller's context, which the threads have not
+        self._arguments: dict[tuple[int | None, bool], dict[str, Any]] = {}  # of writers that were asked for before
         self._workers = max(1, workers)
         self._pool: ThreadPoolExecutor | None = None
         self._changed = threading.Condition()
         self._in_flight = 0
         self._tasks = 0
-        self.most_open, self._open = most_open, 0
+        # Each thread may have a small file open.
+        self.most_open, self._open = max(1, most_open - self._workers), 0
         self._error: BaseException | None = None
+        # Small files that no task has yet, and the keys of those that are not synced.
+        self._small: list[_SmallFile] = []
+        self._small_bytes = 0
+        self._unsynced: list[str] = []
         self._raw = self._encoded = 0
         self.files: list[DataFile] = []
 
@@ -133,9 +151,7 @@ class Encoder:
         """
         group = _RowGroup(rows, max(1, size))
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._error or not self._in_flight or self._in_flight + group.size <= IN_FLIGHT_BYTES
-            )
+            self._wait_for_room(group.size)
             self._in_flight += group.size
             file.rows += rows.num_rows
             file.given += group.size
@@ -143,6 +159,22 @@ class Encoder:
         self._raise()
         self._queue(file, lambda: self._encode(file, group))
         self._submit(lambda: self._measure(file, group))
+
+    def write_whole(self, key: str, rows: pa.Table, size: int) -> DataFile:
+        """Write a file of one row group; it is durable after :meth:`finish`.
+
+        Args:
+            key: the key of the file.
+            rows: all of its rows.
+            size: of the rows, in bytes; at most :data:`SMALL_BYTES`.
+        """
+        file = DataFile(key, StatsCollector(self._leaves), rows.num_rows, max(1, size))
+        self.files.append(file)
+        self._small.append(_SmallFile(file, rows))
+        self._small_bytes += file.given
+        if len(self._small) >= _SMALL_FILES or self._small_bytes >= SMALL_BYTES:
+            self._write_small()
+        return file
 
     def close(self, file: DataFile) -> None:
         """Complete a file when all of its row groups are encoded; it has at least one."""
@@ -158,11 +190,17 @@ class Encoder:
             return file.encoded + (file.waiting + more) * self._encoded / max(1, self._raw)
 
     def finish(self) -> list[DataFile]:
-        """Wait until everything is written. All files must have been closed."""
+        """Wait until everything is written and durable. All files must have been closed."""
+        self._write_small()
         with self._changed:
             self._changed.wait_for(lambda: not self._tasks)
         self._raise()
         self._shut_down()
+        if self._unsynced:
+            try:
+                self._store.sync(self._unsynced)
+            except StorageError as error:
+                raise StoreError(f"cannot write {len(self._unsynced)} files to the disk: {error}") from error
         return self.files
 
     def abort(self) -> list[str]:
@@ -183,10 +221,13 @@ class Encoder:
 
     # --- on the threads ------------------------------------------------------------------------------------------
 
+    def _wait_for_room(self, size: int) -> None:
+        self._changed.wait_for(lambda: self._error or not self._in_flight or self._in_flight + size <= IN_FLIGHT_BYTES)
+
     def _submit(self, task: Callable[[], None]) -> None:
         # Threads would take longer to start than a single small file to encode.
-        inline = self._pool is None and len(self.files) == 1 and self.files[0].given < _INLINE_BYTES
-        if self._pool is None and not inline:
+        alone = len(self.files) == 1 and self.files[0].given < SMALL_BYTES
+        if self._pool is None and not alone:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="refdelta-write")
             submitted(self._pool, int)  # fails at once if the system can start no thread
         with self._changed:
@@ -228,10 +269,47 @@ class Encoder:
         if file.busy:
             self._submit(lambda: self._next(file))
 
+    def _write_small(self) -> None:
+        """Start a task for the small files that have none."""
+        files, size = self._small, self._small_bytes
+        self._small, self._small_bytes = [], 0
+        if not files:
+            return
+        with self._changed:
+            self._wait_for_room(size)
+            self._in_flight += size
+        self._raise()
+        # A single file is synced as it is named.
+        store = self._store if len(self.files) == 1 else self._store.hasty()
+        if store is not self._store:
+            self._unsynced += [small.file.key for small in files]
+        self._submit(lambda: self._encode_small(store, files, size))
+
+    def _encode_small(self, store: Store, files: Sequence[_SmallFile], size: int) -> None:
+        for small in files:
+            if self._error is not None:
+                break
+            file, rows = small.file, small.rows
+            sink = pa.BufferOutputStream()
+            try:
+                writer = self._writer(sink, rows, file.given)
+                writer.write_table(rows, row_group_size=self._options.row_group_rows or rows.num_rows)
+                writer.close()
+                data = sink.getvalue()
+                file.stats.update(rows)
+                with store.open_output(file.key) as output:
+                    output.write(data)
+            except (StorageError, OSError, pa.ArrowException) as error:
+                raise _translated(error, file.key) from error
+            file.size, file.modified_ms = data.size, time.time_ns() // 1_000_000
+        with self._changed:
+            self._in_flight -= size
+            self._changed.notify_all()
+
     def _encode(self, file: DataFile, group: _RowGroup) -> None:
         try:
             if file.writer is None:
-                self._create(file, group.rows)
+                self._create(file, group)
             before = file.sink.tell() if file.sink else 0
             rows = _as_before(group.rows, file.writer.schema)
             file.writer.write_table(
@@ -259,24 +337,31 @@ class Encoder:
             self._in_flight -= group.size
         self._changed.notify_all()
 
-    def _create(self, file: DataFile, rows: pa.Table) -> None:
+    def _create(self, file: DataFile, group: _RowGroup) -> None:
         file.output = self._store.open_output(file.key)
         file.sink = file.output.__enter__()
-        schema = with_dictionaries(self._schema, rows.schema.types)
-        dictionaries = dictionary_columns(rows)
-        # As in Spark: decimals of up to 18 digits as integers, an index of pages, no Arrow schema.
-        arguments: dict[str, Any] = {
-            "compression": CODECS[self._codec][0],
-            "data_page_version": self._pages,
-            "use_dictionary": dictionaries,
-            "store_decimal_as_integer": True,
-            "write_page_index": True,
-            "write_batch_size": _batch_size(rows),
-            "store_schema": False,
-        }
-        file.writer = pq.ParquetWriter(
-            file.sink, schema, **{**arguments, **self._options.of_writer(self._schema, dictionaries)}
-        )
+        file.writer = self._writer(file.sink, group.rows, group.size)
+
+    def _writer(self, sink: BinaryIO | pa.NativeFile, rows: pa.Table, size: int) -> pq.ParquetWriter:
+        """A writer for a file whose first row group has these rows, of so many bytes."""
+        schema, dictionaries = with_dictionaries(self._schema, rows.schema.types), dictionary_columns(rows)
+        chosen = (_batch_size(rows.num_rows, size), dictionaries is True)
+        arguments = self._arguments.get(chosen)
+        if arguments is None:
+            # As in Spark: decimals of up to 18 digits as integers, an index of pages, no Arrow schema.
+            arguments = {
+                "compression": CODECS[self._codec][0],
+                "data_page_version": self._pages,
+                "use_dictionary": dictionaries,
+                "store_decimal_as_integer": True,
+                "write_page_index": True,
+                "write_batch_size": chosen[0],
+                "store_schema": False,
+                **self._options.of_writer(self._schema, dictionaries),
+            }
+            if dictionaries is True:  # most files
+                self._arguments[chosen] = arguments
+        return pq.ParquetWriter(sink, schema, **arguments)
 
     def _close(self, file: DataFile) -> None:
         try:
@@ -298,11 +383,11 @@ class Encoder:
             raise self._error
 
 
-def _batch_size(rows: pa.Table) -> int | None:
+def _batch_size(rows: int, size: int) -> int | None:
     """The number of values that are encoded at once; None for pyarrow's 1,024. A page has at least so many values, so
     this is larger only for short rows.
     """
-    return 8192 if rows.nbytes <= 256 * rows.num_rows else None
+    return 8192 if size <= 256 * rows else None
 
 
 def _as_before(rows: pa.Table, schema: pa.Schema) -> pa.Table:

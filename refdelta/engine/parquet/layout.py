@@ -6,6 +6,7 @@ PROTOCOL.md, "Data Files" and "Partition Value Serialization". Names are the sam
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -29,7 +30,7 @@ from refdelta.core.table.types import (
     physical_name,
 )
 from refdelta.engine.arrow import variant
-from refdelta.engine.arrow.arrays import with_names
+from refdelta.engine.arrow.arrays import array_of, with_names
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.partition import partition_strings
 from refdelta.engine.parquet.dictionaries import with_dictionaries
@@ -43,6 +44,9 @@ _FIELD_ID = b"PARQUET:field_id"
 # Limits of most file systems and object stores: 255 bytes for a segment, about 1,024 for the key.
 _MAX_SEGMENT = 255
 _MAX_PREFIX = 900
+
+# Parts of fewer rows, on average, are slices of one copy.
+_SMALL_PART = 4096
 
 # The codecs that Spark knows and pyarrow can write: Parquet's name, and the part of the file's name.
 CODECS = {
@@ -126,7 +130,7 @@ class FileLayout:
 
         Returns:
             For each partition its key (the serialized partition values) and its rows, projected to the file's columns.
-            A part of a batch is a copy, so that it does not keep the whole batch in memory.
+            A part of a batch does not keep that batch in memory, but many small parts share one copy of it.
         """
         if not self.partitions:
             yield (), self.project(batch)
@@ -137,11 +141,14 @@ class FileLayout:
             yield self._keys(batch.slice(0, 1))[0], rows
             return
         order = pc.sort_indices(codes)
-        starts = [0]
-        for count in counts:
-            starts.append(starts[-1] + count)
-        firsts = order.take(pa.array(starts[:-1], pa.int64()))
-        for key, start, count in zip(self._keys(batch, firsts), starts, counts, strict=False):
+        starts = [0, *itertools.accumulate(counts)]
+        keys = self._keys(batch, order.take(array_of(starts[:-1], pa.int64())))
+        if shares_copies(rows.num_rows, len(counts)):
+            ordered = rows.take(order)
+            for key, start, count in zip(keys, starts, counts, strict=False):
+                yield key, ordered.slice(start, count)
+            return
+        for key, start, count in zip(keys, starts, counts, strict=False):
             yield key, rows.take(order.slice(start, count))
 
     def _keys(self, batch: pa.RecordBatch, rows: pa.Array | None = None) -> list[PartitionKey]:
@@ -179,6 +186,13 @@ class FileLayout:
                 f"a data file's folder may have {_MAX_PREFIX}"
             )
         return path + "/"
+
+
+def shares_copies(rows: int, parts: int) -> bool:
+    """Whether the parts into which :meth:`FileLayout.split` divides so many rows share one copy of them: a copy of each
+    part would take longer than to write its rows.
+    """
+    return parts > 1 and rows < parts * _SMALL_PART
 
 
 def file_name(sequence: int, unique: str, codec: str, *, changes: bool = False) -> str:

@@ -3,6 +3,11 @@
 Memory is bounded. Rows are buffered by partition until they fill a row group; if all buffers together are too large,
 the largest are written first, so that row groups are large where most rows are. At most :data:`OPEN_FILES` files are
 open, those that are being completed included; the least recently written one is completed when another is needed.
+A partition whose rows are few until the end is written as a whole: its file is open for one call.
+
+Small parts of a batch share one copy of it, so that a few rows may keep many in memory. These copies are counted, and
+if they are too large, the rows that are still buffered are copied once more. Batches grow with the number of
+partitions, so that parts are not tiny: each takes about as much memory as a hundred rows.
 """
 
 from __future__ import annotations
@@ -28,9 +33,9 @@ from refdelta.core.table.types import StructType
 from refdelta.engine.arrow.arrays import array_of
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.dictionaries import joined, text_size
-from refdelta.engine.parquet.encode import OPEN_FILES, DataFile, Encoder
+from refdelta.engine.parquet.encode import OPEN_FILES, SMALL_BYTES, DataFile, Encoder
 from refdelta.engine.parquet.file_options import file_options
-from refdelta.engine.parquet.layout import FileLayout, PartitionKey, codec_of, file_name, pages_of
+from refdelta.engine.parquet.layout import FileLayout, PartitionKey, codec_of, file_name, pages_of, shares_copies
 from refdelta.engine.scan.executor import cores
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta_storage.base import Store
@@ -45,8 +50,9 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 _LEAST_ROW_GROUP_BYTES = 32 * 1024
 # The most bytes of buffered rows, over all partitions.
 BUFFER_BYTES = 256 * 1024 * 1024
-# Batches that are smaller by both are merged before they are split.
+# Batches that are smaller by both are merged before they are split: into more partitions, into larger batches.
 _SMALL_ROWS, _SMALL_BYTES = 64 * 1024, 8 * 1024 * 1024
+_PART_ROWS, _MANY_BYTES = 256, 64 * 1024 * 1024
 
 
 @contextmanager
@@ -116,7 +122,7 @@ def write_files(
     encoder = Encoder(store, layout.schema, leaves, codec, workers or min(8, cores()), pages_of(properties), OPEN_FILES)
     router = _Router(layout, encoder, codec, target, unique or _names.get()())
     try:
-        for batch in _even(data, router.row_group_bytes):
+        for batch in _even(data, router):
             router.add(batch)
             if progress:
                 progress(batch.num_rows)
@@ -205,7 +211,7 @@ def write_changes(
     rows = _Router(layout, encoders[0], codec, target, unique)
     changes = _Router(recorded, encoders[1], codec, target, unique, changes=True)
     try:
-        for batch in _even(data, rows.row_group_bytes):
+        for batch in _even(data, rows):
             stay = batch.slice(0, 0) if only else rows_that_stay(batch)
             if stay.num_rows:
                 rows.add(stay)
@@ -301,10 +307,15 @@ class _Router:
         # Partitions with an open file, least recently written first.
         self._open: dict[PartitionKey, _Partition] = {}
         self._buffered = 0
+        # The most bytes that buffered rows may keep in memory, as parts of shared copies.
+        self._shared = 0
+        # The number of partitions of the last batch.
+        self.parts = 0
         self._unique = unique
         self._files: list[tuple[PartitionKey, DataFile]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
+        parts = added = 0
         for key, rows in self._layout.split(batch):
             partition = self._partitions.get(key)
             if partition is None:
@@ -315,15 +326,30 @@ class _Router:
             partition.chunks.append(rows)
             partition.rows += rows.num_rows
             partition.size += size
-            self._buffered += size
+            parts += 1
+            added += size
+        self.parts = parts
+        self._buffered += added
+        if shares_copies(batch.num_rows, parts):
+            self._shared += added
         if self._buffered > BUFFER_BYTES:
             for partition in sorted(self._partitions.values(), key=lambda p: -p.size):
                 self._flush(partition)
                 if self._buffered <= BUFFER_BYTES // 2:
                     break
+        if self._shared > BUFFER_BYTES:
+            for partition in self._partitions.values():
+                if partition.rows:
+                    partition.chunks = _copied(partition.chunks)
+            self._shared = 0
 
     def finish(self) -> list[tuple[PartitionKey, DataFile]]:
         for partition in self._partitions.values():
+            if partition.file is None and 0 < partition.size <= SMALL_BYTES:
+                rows, size = self._taken(partition)
+                file = self._encoder.write_whole(self._next_key(partition), rows, size)
+                self._files.append((partition.key, file))
+                continue
             self._flush(partition)
             # Closed at once: with thousands of partitions, the open files would be as many.
             self._close(partition)
@@ -332,15 +358,18 @@ class _Router:
 
     def _flush(self, partition: _Partition) -> None:
         """Write the buffered rows of a partition as one row group."""
-        if not partition.rows:
-            return
-        rows = joined(partition.chunks)
-        if partition.rows < len(partition.chunks) * 4096:
+        if partition.rows:
+            rows, size = self._taken(partition)
+            self._encoder.write(self._file(partition, size), rows, size)
+
+    def _taken(self, partition: _Partition) -> tuple[pa.Table, int]:
+        """The buffered rows of a partition, which are no longer buffered, and their size."""
+        rows, size = joined(partition.chunks), partition.size
+        if len(partition.chunks) > 1 and partition.rows < len(partition.chunks) * 4096:
             rows = rows.combine_chunks()
-        size = partition.size
         self._buffered -= size
         partition.chunks, partition.rows, partition.size = [], 0, 0
-        self._encoder.write(self._file(partition, size), rows, size)
+        return rows, size
 
     def _file(self, partition: _Partition, size: int) -> DataFile:
         """The file for the next row group of a partition: the open one unless it is full."""
@@ -352,13 +381,15 @@ class _Router:
         if file is None:
             if len(self._open) >= self._most_open:
                 self._close(next(iter(self._open.values())))
-            name = file_name(len(self._files), self._unique, self._codec, changes=self._changes)
-            folder = FOLDER + partition.folder if self._changes else partition.folder
-            file = partition.file = self._encoder.open(folder + name)
+            file = partition.file = self._encoder.open(self._next_key(partition))
             self._files.append((partition.key, file))
         self._open.pop(partition.key, None)
         self._open[partition.key] = partition
         return file
+
+    def _next_key(self, partition: _Partition) -> str:
+        name = file_name(len(self._files), self._unique, self._codec, changes=self._changes)
+        return (FOLDER if self._changes else "") + partition.folder + name
 
     def _close(self, partition: _Partition) -> None:
         if partition.file:
@@ -367,8 +398,16 @@ class _Router:
             del self._open[partition.key]
 
 
-def _even(data: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are neither tiny nor larger than ``most`` bytes."""
+def _copied(chunks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The same rows in one batch, which shares no memory with others."""
+    rows = joined(chunks)
+    copied: list[pa.RecordBatch] = rows.take(pa.arange(0, rows.num_rows)).combine_chunks().to_batches()
+    return copied
+
+
+def _even(data: Iterable[pa.RecordBatch], router: _Router) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are neither tiny, by the number of partitions, nor larger than a row group."""
+    most = router.row_group_bytes
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in data:
@@ -380,7 +419,9 @@ def _even(data: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]
         held.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        if rows >= _SMALL_ROWS or size >= min(_SMALL_BYTES, most):
+        enough = router.parts * _PART_ROWS
+        full = rows >= _SMALL_ROWS or size >= min(_SMALL_BYTES, most)
+        if full and (rows >= enough or size >= min(_MANY_BYTES, most)):
             yield from _pieces(held, rows, size, most)
             held, rows, size = [], 0, 0
     if held:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import strategies
 from refdelta.core.table.properties import TableProperties
 from refdelta.engine.arrow.schema import from_arrow, to_arrow
+from refdelta.engine.parquet import column_stats
 from refdelta.engine.parquet.column_stats import StatsCollector, stats_leaves
 from tiers import examples
 
@@ -95,6 +96,22 @@ def test_a_batch_of_nan_bounds_nothing():
     for batch in batches:
         collector.update(batch)
     assert json.loads(collector.json())["minValues"] == {"id": 0.5}
+
+
+@examples(100)
+@given(table=strategies.tables(parts=(1, 2), partitions=(0, 0)))
+def test_few_rows_have_the_statistics_of_many(table):
+    data = table.whole.cast(to_arrow(from_arrow(table.schema)))
+    few = stats_text(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_stats, "_FEW_ROWS", 0)
+        assert few == stats_text(data)
+
+
+def stats_text(data):
+    collector = StatsCollector(leaves_of(data.schema))
+    collector.update(data)
+    return collector.json()
 
 
 @examples(30)

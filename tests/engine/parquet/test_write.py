@@ -231,6 +231,39 @@ def test_open_files_and_buffers_are_bounded(monkeypatch):
     assert read_back(store, adds, table, ["p"]).sort_by("n").equals(table)
 
 
+@pytest.mark.parametrize("rule", [True, False])
+def test_few_rows_of_a_partition_do_not_keep_whole_batches(monkeypatch, rule):
+    """Most rows are of one partition, which is written all the time; each other has a row in each batch."""
+    monkeypatch.setattr(write, "BUFFER_BYTES", 2**20)
+    if not rule:
+        monkeypatch.setattr(write, "shares_copies", lambda _rows, _parts: False)
+    before, most = pa.total_allocated_bytes(), 0
+
+    def batches():
+        for number in range(40):
+            start = number * 40_000
+            rows = numbers(40_000, p=pa.array([0 if i % 400 else 1 + i // 400 for i in range(40_000)]))
+            yield rows.set_column(0, "n", pa.array(range(start, start + 40_000))).to_batches()[0]
+
+    def watch(_rows):
+        nonlocal most
+        most = max(most, pa.total_allocated_bytes() - before)
+
+    schema = from_arrow(numbers(1, p=pa.array([1])).schema)
+    adds = write_files(
+        MemoryStore(None),
+        batches(),
+        schema=schema,
+        partition_columns=["p"],
+        properties=TableProperties.parse({}),
+        target_file_size=2**18,
+        progress=watch,
+    )
+    assert sum(json.loads(add.stats)["numRecords"] for add in adds) == 40 * 40_000
+    # A copy of all rows has 26 MB.
+    assert (most < 15 * 2**20) is rule
+
+
 def test_row_groups_are_bounded(monkeypatch):
     monkeypatch.setattr(write, "ROW_GROUP_ROWS", 1000)
     store = MemoryStore(None)
