@@ -13,7 +13,6 @@ import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -94,6 +93,8 @@ class LocalStore(Store):
     def sync(self, keys: Iterable[str]) -> None:
         if not self._names.fsync:
             return
+        from concurrent.futures import ThreadPoolExecutor  # which imports much that a reader does not need
+
         paths = {self._path(key): key for key in keys}
         folders = {f"{self._root}/{above}".rstrip("/"): above for key in paths.values() for above in _above(key)}
         folders.update({self._names.unsynced.pop(): "." for _ in range(len(self._names.unsynced))})

@@ -81,6 +81,33 @@ def test_who_only_reads_a_table_waits_for_no_sql_and_no_network(tmp_path):
     assert modules_after(statement) & {"sqlglot", "asyncio", "fsspec", "pyarrow.dataset", *writing} == set()
 
 
+@pytest.mark.parametrize(
+    "work",
+    [
+        "t.count()",
+        "t.to_pyarrow_table()",
+        "t.get_add_actions()",
+        "t.file_uris()",
+        "t.history()",
+        "t.detail()",
+        "append",
+    ],
+)
+def test_ordinary_work_loads_no_pandas_and_no_functions_of_sql(tmp_path, work):
+    """pyarrow imports pandas, where it is installed, for the first Python value that it converts."""
+    data = pa.table({"x": [1, 2], "p": ["a", "b"], "d": [1, 2]})
+    with pa.ipc.new_file(tmp_path / "rows", data.schema) as sink:
+        sink.write_table(data)
+    refdelta.write_deltalake(tmp_path / "t", data, partition_by=["p", "d"])
+    if work == "append":
+        work = (
+            f"import pyarrow as pa; rows = pa.ipc.open_file({str(tmp_path / 'rows')!r}).read_all(); "
+            "refdelta.write_deltalake(t, rows, mode='append')"
+        )
+    loaded = modules_after(f"import refdelta; t = refdelta.DeltaTable({str(tmp_path / 't')!r}); {work}")
+    assert not loaded & {"pandas", "sqlglot", "refdelta.core.expressions.functions", "refdelta.engine.scan.filters"}
+
+
 def test_importing_the_stores_imports_nothing_of_delta_and_no_cloud():
     loaded = modules_after("import refdelta_storage")
     assert loaded & (HEAVY | {"refdelta", "pyarrow"}) == set()

@@ -70,10 +70,10 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     log, and as much memory as a list of 100,000 files.
     """
     convert = _CONVERT.get(kind)
+    if pa.types.is_null(kind) or (convert is not None and all_missing(values)):
+        return pa.nulls(len(values), kind)
     if convert is None:
         return pa.array(values, kind)
-    if all_missing(values):
-        return pa.nulls(len(values), kind)
     try:
         buffers = convert(values)
         known = None
@@ -83,6 +83,11 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if buffers is None:
         return pa.array(values, kind)
     return pa.Array.from_buffers(kind, len(values), [known, *buffers])
+
+
+def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value, or None, as a scalar: same as ``pa.scalar``, but without loading pandas, as for :func:`array_of`."""
+    return array_of([value], kind)[0]
 
 
 def nested_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -25,7 +25,7 @@ from refdelta.core.table.types import (
     StructType,
     physical_name,
 )
-from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.arrow.arrays import array_of, one_array, scalar_of
 from refdelta.engine.arrow.char_padding import padded_column
 from refdelta.engine.arrow.schema import arrow_type
 
@@ -52,7 +52,7 @@ def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: st
     if data_type == VOID:
         return pa.nulls(len(strings), target)
     if data_type == STRING:
-        return pc.if_else(pc.equal(strings, ""), pa.scalar(None, target), strings).cast(target)
+        return pc.if_else(pc.equal(strings, scalar_of("", strings.type)), scalar_of(None, target), strings).cast(target)
     encoded = strings.dictionary_encode()
     values = [partition_values.parse(text, data_type, column=column) for text in encoded.dictionary.to_pylist()]
     return from_internal(values, data_type).take(encoded.indices)
@@ -85,7 +85,7 @@ def partition_strings(column: pa.Array, data_type: DataType, *, name: str = "a p
         texts = [
             partition_values.serialize(v, data_type, column=name) for v in to_internal(encoded.dictionary, data_type)
         ]
-    return pa.array(texts, pa.string()).take(encoded.indices)
+    return array_of(texts, pa.string()).take(encoded.indices)
 
 
 def partition_table(
@@ -110,7 +110,7 @@ def partition_table(
     maps = one_array(files["partitionValues"])
     columns = []
     for item in fields:
-        texts = pc.map_lookup(maps, physical_name(item), "first").cast(pa.string())
+        texts = pc.map_lookup(maps, scalar_of(physical_name(item), pa.string()), "first").cast(pa.string())
         values = parse_partition_column(texts, item.type, column=item.name)
         columns.append(values if as_stored else padded_column(values, item))
     return pa.table(columns, schema=pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields]))
@@ -144,7 +144,7 @@ def from_internal(values: list[Any], data_type: DataType) -> pa.Array:
     """The inverse of :func:`to_internal`."""
     target = arrow_type(data_type)
     if data_type == DATE:
-        return pa.array(values, pa.int32()).view(target)
+        return array_of(values, pa.int32()).view(target)
     if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        return pa.array(values, pa.int64()).view(target)
-    return pa.array(values, target)
+        return array_of(values, pa.int64()).view(target)
+    return array_of(values, target)

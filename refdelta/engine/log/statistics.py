@@ -39,7 +39,7 @@ from refdelta.core.table.types import (
     StructType,
     physical_name,
 )
-from refdelta.engine.arrow.arrays import one_array, text_of
+from refdelta.engine.arrow.arrays import array_of, one_array, text_of
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.partition import from_internal, partition_table
 from refdelta.engine.log.state import STATS_PARSED, to_adds
@@ -130,7 +130,7 @@ class _JsonReader:
             from_internal([statistic(lookup(stats, path), data_type) for stats in found], data_type)
             for path, data_type in self.wanted
         ]
-        return [pa.array([isinstance(stats, dict) for stats in found], pa.bool_()), *columns]
+        return [array_of([isinstance(stats, dict) for stats in found], pa.bool_()), *columns]
 
 
 def _tree(fields: Sequence[Statistic]) -> tuple[bool, dict[str, Any]]:

@@ -30,7 +30,7 @@ from refdelta.core.table.types import (
     physical_name,
 )
 from refdelta.engine.arrow import variant
-from refdelta.engine.arrow.arrays import array_of, with_names
+from refdelta.engine.arrow.arrays import array_of, scalar_of, with_names
 from refdelta.engine.arrow.schema import arrow_type
 from refdelta.engine.expressions.partition import partition_strings
 from refdelta.engine.parquet.dictionaries import with_dictionaries
@@ -233,7 +233,7 @@ def _group(batch: pa.RecordBatch, names: list[str]) -> tuple[pa.Array, list[int]
         mine = encoded.indices.cast(pa.int64())
         if codes is not None:
             # Renumbered after each column, so that the product stays below the square of the number of rows.
-            mine = pc.add(pc.multiply(codes, len(encoded.dictionary)), mine)
+            mine = pc.add(pc.multiply(codes, scalar_of(len(encoded.dictionary), pa.int64())), mine)
             mine = mine.dictionary_encode().indices.cast(pa.int64())
         codes = mine
     # value_counts lists by first occurrence too: the counts are in the order of the numbers.

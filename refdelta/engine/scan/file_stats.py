@@ -34,7 +34,7 @@ from refdelta.core.table.types import (
     DecimalType,
     StructType,
 )
-from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.arrow.arrays import one_array, scalar_of
 from refdelta.engine.arrow.char_padding import padded_uppers
 from refdelta.engine.arrow.decimals import decimal_margins
 from refdelta.engine.arrow.schema import arrow_type
@@ -117,6 +117,11 @@ def num_records(files: pa.Table) -> pa.Array:
     return view_stats(files, StructType(), ()).rows
 
 
+def num_deleted(files: pa.Table) -> pa.ChunkedArray:
+    """The number of rows of each file that a deletion vector hides."""
+    return pc.coalesce(pc.struct_field(files.column("deletionVector"), "cardinality"), scalar_of(0, pa.int64()))
+
+
 def _bounds(
     item: StatsSource, low: pa.Array, high: pa.Array, nulls: pa.Array, rows: pa.Array, exact: pa.BooleanArray | None
 ) -> Bounds:
@@ -140,7 +145,7 @@ def _bounds(
 
 def _row_counts(rows: pa.Array) -> pa.Array:
     """The twin of :func:`refdelta.core.log.claims.row_count`."""
-    return pc.if_else(pc.greater_equal(rows, 0), rows, pa.scalar(None, rows.type))
+    return pc.if_else(pc.greater_equal(rows, scalar_of(0, rows.type)), rows, scalar_of(None, rows.type))
 
 
 def _null_counts(nulls: pa.Array, rows: pa.Array, bounded: pa.Array) -> pa.Array:

@@ -27,8 +27,7 @@ from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.engine.parquet.files import SMALL_BYTES
 from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.executor import ThreadExecutor
-from refdelta.engine.scan.file_stats import num_records
-from refdelta.engine.scan.filters import BoundFilter, informed, row_filter
+from refdelta.engine.scan.file_stats import num_deleted, num_records
 from refdelta.engine.scan.reader import FileReader, ReadPlan, ScanFile, count_rows
 from refdelta.errors import InvalidArgumentError
 
@@ -251,8 +250,7 @@ class Scan(RowStream):
 
         It follows from statistics, or from the footers of files without them. Errors as for :meth:`to_batches`.
         """
-        cardinalities = pc.coalesce(pc.struct_field(self.files.column("deletionVector"), "cardinality"), 0)
-        counts: list[int | None] = pc.subtract(num_records(self.files), cardinalities).to_pylist()
+        counts: list[int | None] = pc.subtract(num_records(self.files), num_deleted(self.files)).to_pylist()
         unknown = [index for index, count in enumerate(counts) if count is None]
         if unknown:
             rest = Scan(self.snapshot, ReadPlan(()), self.files.take(unknown), executor=self.executor)
@@ -277,7 +275,7 @@ class Scan(RowStream):
             reasons = self.pruned.reason.filter(dropped).cast(pa.string()).to_pylist()
             by_reason = list(zip(files.column("path").filter(dropped).to_pylist(), reasons, strict=True))
         vectors = self.files.column("deletionVector")
-        derived = self.predicate.derived if isinstance(self.predicate, BoundFilter) else None
+        derived = getattr(self.predicate, "derived", None)
         return ScanExplanation(
             table=self.store.uri,
             version=self.snapshot.version,
@@ -343,7 +341,12 @@ def plan_scan(
     schema = snapshot.schema
     wanted = tuple(schema) if columns is None else _chosen(snapshot, columns)
     searched = schema if predicate is None else _with_ids(snapshot)
-    files, flt, pruned = snapshot.files, row_filter(predicate, searched), None
+    files, pruned = snapshot.files, None
+    flt: RowFilter | None = None
+    if predicate is not None:
+        from refdelta.engine.scan.filters import informed, row_filter  # with all functions of SQL
+
+        flt = row_filter(predicate, searched)
     if flt is not None:
         flt = informed(flt, snapshot)
         # Statistics do not cover row ids, some of which a file may store.

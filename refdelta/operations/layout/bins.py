@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.table.column_names import dotted
-from refdelta.engine.arrow.arrays import one_array
+from refdelta.engine.arrow.arrays import one_array, scalar_of
 from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.state import unique_ids
-from refdelta.engine.scan.file_stats import num_records
+from refdelta.engine.scan.file_stats import num_deleted, num_records
 from refdelta.engine.scan.filters import row_filter
 from refdelta.errors import InvalidArgumentError
 
@@ -272,10 +272,10 @@ class _Facts:
     @classmethod
     def of(cls, files: pa.Table, target: int) -> _Facts:
         sizes = _numbers(files.column("size"))
-        deleted = _numbers(pc.fill_null(pc.struct_field(files.column("deletionVector"), "cardinality"), 0))
+        deleted = _numbers(num_deleted(files))
         vectors = _flags(pc.is_valid(files.column("deletionVector")))
         records = num_records(files)
-        rows = _numbers(pc.fill_null(records, 0))
+        rows = _numbers(pc.coalesce(records, scalar_of(0, pa.int64())))
         share = np.divide(deleted, rows, out=np.zeros(len(rows)), where=rows > 0)
         tags = one_array(files.column("tags"))
         done = pc.equal(pc.map_lookup(tags, TARGET_TAG, "first"), str(target))

@@ -18,7 +18,7 @@ from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.log.statistics import stats_parsed
 from refdelta.engine.parquet.dv import live_rows
 from refdelta.engine.parquet.files import store_errors
-from refdelta.engine.scan.file_stats import view_stats
+from refdelta.engine.scan.file_stats import num_deleted, view_stats
 from refdelta.engine.scan.scan import scan_files
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "num_files": snapshot.num_files,
         "size_in_bytes": snapshot.size_bytes,
         "num_deletion_vectors": snapshot.num_files - snapshot.files.column("deletionVector").null_count,
-        "num_deleted_rows": pc.sum(_deleted(snapshot.files)).as_py() or 0,
+        "num_deleted_rows": pc.sum(num_deleted(snapshot.files)).as_py() or 0,
         "properties": dict(metadata.configuration or {}),
         "min_reader_version": protocol.min_reader_version,
         "min_writer_version": protocol.min_writer_version,
@@ -72,14 +72,9 @@ def listed(files: pa.Table) -> pa.Table:
             "size_bytes": files.column("size"),
             "modification_time": _times(files),
             "num_records": view_stats(files, StructType(), ()).rows,
-            "num_deleted": _deleted(files),
+            "num_deleted": num_deleted(files),
         }
     )
-
-
-def _deleted(files: pa.Table) -> pa.ChunkedArray:
-    """For each file, the number of rows that a deletion vector hides."""
-    return pc.fill_null(pc.struct_field(files.column("deletionVector"), "cardinality"), 0)
 
 
 def file_uris(snapshot: Snapshot, files: pa.Table | None = None) -> list[str]:
