@@ -7,6 +7,7 @@ from the rows that were read and written, never from statistics.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.parquet.write import write_files
 from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import read_file
-from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.scan.scan import plan_scan, read_together, scan_files
 from refdelta.engine.scan.zorder import Column, z_ordered
 from refdelta.errors import InvalidLogError
 from refdelta.operations.layout.bins import (
@@ -39,6 +40,7 @@ from refdelta.operations.layout.bins import (
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.reader import ScanFile
     from refdelta.operations.layout.bins import BinFiles
 
 
@@ -154,11 +156,15 @@ class _Source:
     def _numbered(self, names: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         scan = plan_scan(self._snapshot, names)
         store, plan = scan.store, replace(scan.plan, encoded=self._encoded)
-        return self._executor.stream(
-            lambda task: ((task[0], batch) for batch in read_file(store, task[1], plan)),
-            enumerate(scan_files(scan)),
-            weigh=lambda item: int(item[1].nbytes),
-        )
+        numbers = itertools.count()
+        tasks = [[(next(numbers), file) for file in some] for some in read_together(store, scan_files(scan))]
+
+        def read(task: list[tuple[int, ScanFile]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+            for number, file in task:
+                for batch in read_file(store, file, plan):
+                    yield number, batch
+
+        return self._executor.stream(read, tasks, weigh=lambda item: int(item[1].nbytes))
 
 
 def placed(inputs: Sequence[Add], rows: Sequence[int], added: Sequence[Add]) -> tuple[Output, ...]:

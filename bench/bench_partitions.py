@@ -1,0 +1,166 @@
+"""Statements that write a file in each of 3,000 partitions.
+
+The table has two files a partition, of a few rows each: the cost of a file is what counts. Rows are in memory, not
+sorted. Each run has a copy of the table of its own, in the page cache, and opens it. The codec is Snappy. The peak of
+memory is of one run in a process of its own, above what its imports take. refdelta syncs all files and folders by
+default; deltalake syncs none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import fresh
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from contest import Engine, Goal, ahead
+from tables import CODEC, check, copy
+
+import refdelta
+
+SNAPPY = deltalake.WriterProperties(compression="SNAPPY")
+ON = "t.id = s.id and t.p = s.p"
+_numbers = itertools.count()
+
+
+def rows(parts: int, start: int = 0) -> pa.Table:
+    """Four rows of each partition, in random order."""
+    numbers = np.random.default_rng(start).permutation(4 * parts) + start
+    texts = pc.binary_join_element_wise("name ", pa.array(numbers).cast(pa.string()), "")
+    return pa.table({"p": pa.array(numbers % parts), "id": pa.array(numbers), "text": texts})
+
+
+def _merge(table: Any, source: pa.Table) -> None:
+    table.merge(source, ON, "s", "t").when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def _merge_deltalake(table: deltalake.DeltaTable, source: pa.Table) -> None:
+    merger = table.merge(source, ON, "s", "t", writer_properties=SNAPPY)
+    merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+WRITES = {"partition_by": ["p"]}
+REFDELTA: dict[str, Callable[[refdelta.DeltaTable, pa.Table], object]] = {
+    "append": lambda table, source: refdelta.write_deltalake(table, source, mode="append"),
+    "overwrite": lambda table, source: refdelta.write_deltalake(table, source, mode="overwrite"),
+    "dynamic overwrite": lambda table, source: refdelta.write_deltalake(
+        table, source, mode="overwrite", partition_overwrite="dynamic"
+    ),
+    "UPDATE": lambda table, _: table.update({"text": "'new'"}, predicate="id % 4 = 1"),
+    "MERGE": _merge,
+    "OPTIMIZE": lambda table, _: table.optimize.compact(),
+}
+DELTALAKE: dict[str, Callable[[deltalake.DeltaTable, pa.Table], object]] = {
+    "append": lambda table, source: deltalake.write_deltalake(table, source, mode="append", writer_properties=SNAPPY),
+    "overwrite": lambda table, source: deltalake.write_deltalake(
+        table, source, mode="overwrite", writer_properties=SNAPPY
+    ),
+    "UPDATE": lambda table, _: table.update({"text": "'new'"}, None, "id % 4 = 1", SNAPPY),
+    "MERGE": _merge_deltalake,
+    "OPTIMIZE": lambda table, _: table.optimize.compact(writer_properties=SNAPPY),
+}
+
+
+def by_refdelta(statement: str, folder: str, parts: int, fsync: bool) -> None:
+    table = refdelta.DeltaTable(folder, storage_options=None if fsync else {"fsync": "false"})
+    REFDELTA[statement](table, rows(parts))
+
+
+def by_deltalake(statement: str, folder: str, parts: int) -> None:
+    DELTALAKE[statement](deltalake.DeltaTable(folder), rows(parts))
+
+
+@pytest.fixture(scope="session")
+def parts(size) -> int:
+    """The number of partitions."""
+    return size(smoke=100, default=3_000)
+
+
+@pytest.fixture(scope="session")
+def table(scratch, parts) -> Path:
+    """A table with two files a partition."""
+    folder = scratch / "partitions"
+    for start in (0, 4 * parts):
+        refdelta.write_deltalake(folder, rows(parts, start), mode="append", partition_by=["p"], configuration=CODEC)
+    return folder
+
+
+@pytest.mark.parametrize("statement", list(REFDELTA))
+def bench_many_partitions(contest, folder, parts, table, statement):
+    expected = None
+
+    def work(name: str) -> Callable[[Path], object]:
+        if name == "deltalake":
+            return lambda target: by_deltalake(statement, str(target), parts)
+        return lambda target: by_refdelta(statement, str(target), parts, name != "refdelta")
+
+    def peak(name: str) -> float:
+        target = copy(table, folder / f"peak-{next(_numbers)}")
+        if name == "deltalake":
+            return fresh.call("bench_partitions:by_deltalake", statement, str(target), parts).peak / 1e6
+        return fresh.call("bench_partitions:by_refdelta", statement, str(target), parts, name != "refdelta").peak / 1e6
+
+    def after(target: Path) -> None:
+        nonlocal expected
+        found = refdelta.DeltaTable(target)
+        left = (found.count(), pc.sum(found.to_pyarrow_table(columns=["id"])["id"]).as_py())
+        expected = expected or left
+        check(left, expected)
+
+    def engine(name: str, settings: str) -> Engine:
+        run, known = work(name), {"peak MB": peak(name)}
+        return Engine(
+            name,
+            lambda target: run(target) or known,
+            before=partial(_copied, table, folder),
+            after=after,
+            settings=settings,
+        )
+
+    engines = [engine("refdelta", "no fsync"), engine("refdelta, fsync", "as by default")]
+    goals: list[Goal] = []
+    if statement in DELTALAKE:
+        engines.append(engine("deltalake", "no fsync: its defaults"))
+        goals = [ahead("deltalake"), ahead("deltalake", engine="refdelta, fsync"), ahead("deltalake", figure="peak MB")]
+    contest.run(engines, rounds=3, warm=0, goals=goals, unit="file", units=parts, partitions=parts)
+
+
+def _copied(table: Path, folder: Path) -> Path:
+    """A copy for one run. It stays: file systems are slow for minutes after many files were removed."""
+    return copy(table, folder / f"run-{next(_numbers)}")
+
+
+def main() -> None:
+    """The peaks of memory that the guide states."""
+    import tempfile
+
+    for count in (1, 100, 1_000, 3_000, 10_000):
+        folder = tempfile.mkdtemp()
+        peak = fresh.call("bench_partitions:create", f"{folder}/t", count, 2_000_000).peak / 1e6
+        print(f"{count:>6,} partitions: {peak:.0f} MB above the imports")
+        shutil.rmtree(folder)
+
+
+def create(folder: str, parts: int, count: int) -> None:
+    """Write so many rows of 30 bytes, which are made in batches while they are written, into so many partitions."""
+    schema = pa.schema([("p", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
+
+    def batches() -> Any:
+        for start in range(0, count, 50_000):
+            numbers = np.arange(start, start + 50_000)
+            texts = pc.binary_join_element_wise("name ", pa.array(numbers).cast(pa.string()), "")
+            yield pa.record_batch([pa.array(numbers * 7919 % parts), pa.array(numbers), texts], schema=schema)
+
+    refdelta.write_deltalake(folder, pa.RecordBatchReader.from_batches(schema, batches()), **WRITES)
+
+
+if __name__ == "__main__":
+    main()
