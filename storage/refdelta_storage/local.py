@@ -12,7 +12,9 @@ import functools
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -93,8 +95,6 @@ class LocalStore(Store):
     def sync(self, keys: Iterable[str]) -> None:
         if not self._names.fsync:
             return
-        from concurrent.futures import ThreadPoolExecutor  # which imports much that a reader does not need
-
         paths = {self._path(key): key for key in keys}
         folders = {f"{self._root}/{above}".rstrip("/"): above for key in paths.values() for above in _above(key)}
         folders.update({self._names.unsynced.pop(): "." for _ in range(len(self._names.unsynced))})
@@ -108,10 +108,8 @@ class LocalStore(Store):
                 sync_folder(folder)
 
         # First the files, then their names.
-        for function, wanted_paths in ((sync_one, paths), (sync_names, folders)):
-            with ThreadPoolExecutor(min(_SYNCS, max(1, len(wanted_paths)))) as pool:
-                for _ in pool.map(function, wanted_paths):
-                    pass
+        _for_each(sync_one, paths)
+        _for_each(sync_names, folders)
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)
@@ -382,6 +380,36 @@ class _Errors:
 @functools.cache
 def _capabilities(put_if_absent: bool, durable: bool) -> Capabilities:
     return Capabilities(put_if_absent=put_if_absent, list_after=False, durable=durable, remote=False)
+
+
+def _for_each(function: Callable[[str], None], items: Iterable[str]) -> None:
+    """Call a function for each item, on several threads. The first error is raised; after it no item is begun."""
+    waiting, errors = deque(items), list[BaseException]()
+
+    def work() -> None:
+        while waiting and not errors:
+            try:
+                item = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                function(item)
+            except BaseException as error:  # noqa: BLE001 - it is raised on the caller's thread
+                errors.append(error)
+
+    threads = [threading.Thread(target=work, name="refdelta-sync") for _ in range(min(_SYNCS, len(waiting)) - 1)]
+    begun = []
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be started: this one does all of it
+            break
+        begun.append(thread)
+    work()
+    for thread in begun:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _above(key: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta_storage import LocalStore
+from refdelta_storage import LocalStore, StorageError
 
 PARTS = 70  # more than one task encodes
 ROWS = pa.table({"p": [i % PARTS for i in range(3 * PARTS)], "v": list(range(3 * PARTS))})
@@ -94,6 +94,24 @@ def test_each_folder_is_synced_once_for_all_of_its_files(tmp_path, synced):
     synced.clear()
     LocalStore(tmp_path, fsync=False).sync(keys)
     assert synced == []
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_an_error_of_one_sync_is_raised_also_where_no_thread_starts(tmp_path, monkeypatch, threads):
+    def refused(_thread):
+        raise RuntimeError("can't start new thread")
+
+    store = LocalStore(tmp_path, create=True)
+    keys = [f"p={number}/f" for number in range(20)]
+    for key in keys:
+        with store.hasty().open_output(key) as stream:
+            stream.write(b"x")
+    if not threads:
+        monkeypatch.setattr("threading.Thread.start", refused)
+    store.sync(keys)
+    (tmp_path / "p=13" / "f").unlink()
+    with pytest.raises(StorageError, match="p=13"):
+        store.sync(keys)
 
 
 def test_a_file_that_cannot_be_synced_fails_the_write(tmp_path, monkeypatch):
