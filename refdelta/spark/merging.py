@@ -254,7 +254,7 @@ def _matching(source: Any, numbers: BitMap64) -> Any:
 
 
 def _matches(plan: MergePlan, source: Any, piece: pa.Table) -> BitMap64:
-    """The numbers of the rows of a piece of the table that match a row of the source."""
+    """The numbers of those rows in a piece of the table that match a row of the source."""
     fields = delta_schema(source.schema)
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

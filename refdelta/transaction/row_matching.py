@@ -33,8 +33,8 @@ _CONFIRMED = 10_000
 """The most rows that are confirmed in a file."""
 
 Matches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Array]]
-"""A finer test than a predicate: the numbers of the rows that would have been read, as they are found, of rows in
-batches of the table's schema. They come in any order, and may come twice.
+"""A finer test than a predicate: the numbers of those rows that would have been read, of rows in batches of the
+table's schema. They come in any order, and may come twice.
 """
 
 

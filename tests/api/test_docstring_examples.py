@@ -77,6 +77,8 @@ WITHOUT = {
     "Handle.check_readable_again": "called by the statements",
     "Handle.begin_at": "called by write_deltalake and by Spark's writes, with a snapshot that they have loaded",
     "Handle.over_newest": "called by write_deltalake",
+    "Handle.run": "called by the statements, with a transaction's method",
+    "Handle.repeated": "called by the statements, with their attempt",
     "WriteTransaction.write": "called by write_deltalake, with its request",
     "WriteTransaction.run_merge": "called by merge, with its request",
     "WriteTransaction.optimize": "called by compact, z_order, cluster and reorg_purge, with their request",

@@ -49,8 +49,8 @@ class MergeStrategy(Protocol):
         """The keys of the source."""
 
     def matching(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
-        """The numbers of those of these rows, of the table's schema, that match a row of the source, as they are found.
-        A number may come twice.
+        """The numbers of those of these rows, of the table's schema, that match a row of the source, each piece when
+        it is found. A number may come twice.
         """
 
     def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:
