@@ -131,6 +131,8 @@ class Statements(Handle):
         """
         if not callable(fn):
             raise InvalidArgumentError(f"fn must be a function of a transaction, not of type {type(fn).__name__}")
+        if attempts is None:  # the default of statements, which have few reasons to run again
+            raise InvalidArgumentError("attempts is None; it must be a whole number, 1 or more")
         given: StatementOptions = {**options, "attempts": attempts}
         return self.run(fn, given)
 

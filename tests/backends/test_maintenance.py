@@ -148,7 +148,9 @@ def test_restore_brings_rows_schema_and_properties_back(place):
     assert ids(place) == [0, 2, 3, 4, 5, 7]
     entry = handle.history(1)[0]
     assert (entry["operation"], entry["operationParameters"]["version"]) == ("RESTORE", 3)
-    assert handle.restore(dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).version is None
+    assert handle.restore(handle.version()).version is None
+    with pytest.raises(errors.VersionNotFoundError, match="after the newest version"):
+        handle.restore(dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
 
 
 def test_a_restore_names_what_vacuum_has_taken(place):

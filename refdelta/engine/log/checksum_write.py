@@ -10,7 +10,7 @@ from refdelta.core.log.paths import checksum_key
 from refdelta.engine.log.identity import CommitIdentity, Placement
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError
-from refdelta_storage.base import Created
+from refdelta_storage.base import Created, Exists
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -51,7 +51,11 @@ def put_for(placement: Placement, key: str, data: bytes, is_of_another: Callable
     placement.writes(key, data)
     with store_errors(f"write {key}"):
         # A file that a power cut has damaged is read as a missing one; a sync to disk would cost as much as the commit.
-        if not (_put(placement, key, data) or (_removes(placement, key, is_of_another) and _put(placement, key, data))):
+        put = placement.store.hasty().put_if_absent
+        outcome = put(key, data)
+        if isinstance(outcome, Exists) and _removes(placement, key, is_of_another):
+            outcome = put(key, data)
+        if not isinstance(outcome, Created):
             return False
         stands = False
         try:
@@ -60,10 +64,6 @@ def put_for(placement: Placement, key: str, data: bytes, is_of_another: Callable
             if not stands:
                 placement.remove()
         return stands
-
-
-def _put(placement: Placement, key: str, data: bytes) -> bool:
-    return isinstance(placement.store.hasty().put_if_absent(key, data), Created)
 
 
 def _removes(placement: Placement, key: str, is_of_another: Callable[[bytes], bool]) -> bool:

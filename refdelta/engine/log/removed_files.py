@@ -41,7 +41,9 @@ def missing_files(store: Store, version: int) -> Iterator[None]:
         reason = removed_by_vacuum(store, version)
         if not reason or reason in error.reason:
             raise
-        raise DataFileNotFoundError(f"{error.reason}: {reason}", file=error.file) from error
+        # The advice for a file that may be missing for any reason gives way to this one.
+        missing = error.reason.partition("; ")[0]
+        raise DataFileNotFoundError(f"{missing}: {reason}", file=error.file) from error
 
 
 def removed_by_vacuum(store: Store, version: int) -> str:
