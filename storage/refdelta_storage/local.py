@@ -97,7 +97,9 @@ class LocalStore(Store):
             return
         paths = {self._path(key): key for key in keys}
         folders = {f"{self._root}/{above}".rstrip("/"): above for key in paths.values() for above in _above(key)}
-        folders.update({self._names.unsynced.pop(): "." for _ in range(len(self._names.unsynced))})
+        # Other threads may sync, too: a folder is forgotten when it is on the disk, not before.
+        made_in = tuple(self._names.unsynced)
+        folders.update(dict.fromkeys(made_in, "."))
 
         def sync_one(path: str) -> None:
             with self._errors("write", paths[path]):
@@ -110,6 +112,7 @@ class LocalStore(Store):
         # First the files, then their names.
         _for_each(sync_one, paths)
         _for_each(sync_names, folders)
+        self._names.unsynced.difference_update(made_in)
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path, found = self._look(key)

@@ -78,6 +78,24 @@ def test_a_new_table_is_synced_in_the_folder_above(tmp_path, synced):
     assert {(tmp_path / name).stat().st_ino for name in (".", "new", "new/t")} <= set(synced)
 
 
+def test_a_new_folder_whose_sync_fails_is_synced_by_the_next_one(tmp_path, synced, monkeypatch):
+    store = LocalStore(tmp_path / "new" / "t")
+    hasty = store.hasty()
+    with hasty.open_output("f") as stream:
+        stream.write(b"x")
+    with monkeypatch.context() as broken:
+        broken.setattr("refdelta_storage.local.sync_folder", fails_to_sync)
+        with pytest.raises(StorageError, match="the disk is broken"):
+            store.sync(["f"])
+    synced.clear()
+    store.sync(["f"])
+    assert {(tmp_path / name).stat().st_ino for name in (".", "new", "new/t")} <= set(synced)
+
+
+def fails_to_sync(_folder):
+    raise OSError("the disk is broken")
+
+
 def test_each_folder_is_synced_once_for_all_of_its_files(tmp_path, synced):
     store = LocalStore(tmp_path, create=True)
     hasty = store.hasty()
