@@ -43,7 +43,8 @@ def create_table_with_add_actions(
 ) -> None:
     """Create a table, or replace one, with data files that are in its folder, in one commit."""
     options = options_of("create_table_with_add_actions", args, commit_properties, post_commithook_properties)
-    for action in add_actions:
+    actions = list(add_actions)
+    for action in actions:
         if not isinstance(action, AddAction):
             raise TypeError(f"an action must be an AddAction, not a {type(action).__name__}")
     create_table(
@@ -51,7 +52,7 @@ def create_table_with_add_actions(
         schema,
         mode,
         storage_options,
-        rows=PreparedFiles(add_actions, schema.engine if isinstance(schema, Schema) else schema),
+        rows=PreparedFiles(actions, schema.engine if isinstance(schema, Schema) else schema),
         partition_by=partition_by,
         name=name,
         description=description,

@@ -256,8 +256,9 @@ def _read_rows_removed(asked: ConflictCheck) -> Found:
 def _deleted_by_both(asked: ConflictCheck) -> Found:
     # Includes files that we add again: adding a removed file would bring it back.
     found = _paths(asked.touched.disputed())
-    sorted_rows = any(group.scattered for group in asked.state.files.groups.values())
-    return found and msgspec.structs.replace(found, because=ROWS_SORTED if sorted_rows else None)
+    if found is None or not any(group.scattered for group in asked.state.files.groups.values()):
+        return found
+    return msgspec.structs.replace(found, because=ROWS_SORTED)
 
 
 def _append_skipped(asked: ConflictCheck) -> Found:

@@ -32,6 +32,7 @@ from refdelta.core.rows.sets import ALL, MOST_ROWS, any_of
 from refdelta.core.rows.touched import Facts, KnownFiles, TouchedFiles
 
 FILES_DECIDE = "rows were not compared, which refdelta.rowLevelConcurrency or CommitProperties.row_level would ask for"
+"""The reason for a conflict that rows might not have."""
 ROWS_SORTED = (
     "OPTIMIZE sorts rows, which are followed only by their ids (delta.enableRowTracking together with "
     "delta.enableDeletionVectors)"

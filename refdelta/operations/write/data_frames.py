@@ -104,12 +104,11 @@ def _of_pandas(frame: Any) -> pa.Table:
     if named and unnamed:
         frame = frame.reset_index(level=unnamed, drop=True)
     for place, (_, column) in enumerate(_columns(frame)):
+        if column.dtype != object:
+            continue
+        present = column.dropna()
         # Older versions of Arrow have no type for them.
-        if (
-            column.dtype == object
-            and _are_uuids(column.dropna().to_list()[:1])
-            and _are_uuids(column.dropna().to_list())
-        ):
+        if _are_uuids(present.head(1).to_list()) and _are_uuids(present.to_list()):
             frame = frame.copy(deep=False)
             frame.isetitem(place, column.map(str, na_action="ignore"))
     try:

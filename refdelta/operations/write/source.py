@@ -224,10 +224,10 @@ def _hint(data: Any, before: str, item: Any = None) -> str:
         advice = "pyarrow.table({name: data[name] for name in data.dtype.names}) makes a table of them"
     elif library == "numpy" or isinstance(item, (list, tuple)):
         advice = "columns need names; pyarrow.table() takes them by name"
-    elif kind.__name__ == "Series" or library == "pyarrow":
-        advice = (
-            "a column is no table: data.to_frame()" if kind.__name__ == "Series" else 'pyarrow.table({"name": data})'
-        )
+    elif kind.__name__ == "Series":
+        advice = "a column is no table: data.to_frame()"
+    elif library == "pyarrow":
+        advice = 'pyarrow.table({"name": data})'
     elif kind.__name__ == "DuckDBPyConnection":
         advice = "connection.sql(query) makes a relation, which is accepted"
     elif library == "pyspark":
