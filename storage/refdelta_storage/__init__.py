@@ -7,7 +7,7 @@ class, :mod:`refdelta_storage.wrappers` counts, traces, forbids and breaks calls
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
+from refdelta_storage.base import Capabilities, Committed, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import (
     InvalidKeyError,
     InvalidOptionError,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AzureStore",
     "Capabilities",
+    "Committed",
     "CountingStore",
-    "Created",
     "Exists",
     "FaultyStore",
     "FsspecStore",
@@ -66,6 +66,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Created":
+        from warnings import warn
+
+        warn(
+            "refdelta_storage.Created is deprecated, and goes in 0.4: use refdelta_storage.Committed",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return Committed
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

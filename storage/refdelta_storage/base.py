@@ -12,13 +12,13 @@ import builtins
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from refdelta_storage.errors import InvalidKeyError, ObjectExistsError, ObjectNotFoundError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class Committed:
     """The object did not exist, and now holds our bytes."""
 
 
@@ -37,7 +37,7 @@ class Unknown:
     cause: BaseException | None = None
 
 
-PutOutcome = Created | Exists | Unknown
+PutOutcome = Committed | Exists | Unknown
 
 
 Tag = str | int | tuple[int, ...]
@@ -101,6 +101,13 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
         """The guarantees of this store."""
+
+    @property
+    def authority(self) -> Any:
+        """The catalog, or another instance, that decides which objects this store shows; None for most stores. That of
+        a wrapper is that of the store that it wraps. Stores do not use it.
+        """
+        return None
 
     @abc.abstractmethod
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
@@ -264,14 +271,14 @@ def _creating(store: Store, key: str) -> Iterator[BinaryIO]:
     stream = CollectingStream()
     yield stream
     stream.close()
-    created_or_raise(key, store.uri, store.put_if_absent(key, stream.content))
+    committed_or_raise(key, store.uri, store.put_if_absent(key, stream.content))
 
 
 _FEW = 4
 """So many objects are looked at one by one before they are deleted."""
 
 
-def created_or_raise(key: str, uri: str, outcome: PutOutcome) -> None:
+def committed_or_raise(key: str, uri: str, outcome: PutOutcome) -> None:
     """Raise ``ObjectExistsError`` or ``StorageError`` unless a put has created the object."""
     if isinstance(outcome, Exists):
         raise ObjectExistsError(f"there is an object {key!r} in {uri} already")

@@ -11,7 +11,13 @@ from urllib.parse import quote, quote_plus, unquote
 
 
 class StorageError(OSError):
-    """The root: the store refused or failed. The message never carries credentials."""
+    """The root: the store refused or failed. The message never carries credentials, and is safe to print: control
+    characters in the words of a server are escaped.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
@@ -67,27 +73,68 @@ _SIGNED = re.compile(
 )
 _HEADER = re.compile(r"(?i)\b(bearer|basic|sharedkey|sharedkeylite|x-amz-security-token:)(\s+)(?!\*\*\*)[^\s,;'\"<>]+")
 _AWS_ID = re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{12,}\b")
-# A name and a password before an @, which may be escaped; a password may hold a slash. Neither the port of a host nor
-# the colons of an ARN are the beginning of one.
-_PORT = r"(?:[\w.-]*@)?(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9a-f:]+\]):\d+(?:[/?\s'\"]|$)"
-_LOGIN = re.compile(rf"(?i)://(?!arn:|{_PORT})[^/\s@'\"]*(?::|%3a)[^\s'\"]*(?:@|%40)")
+# A name with the colon of a password, which are before an @ and may be escaped. Neither the port of a host nor the
+# colons of an ARN are such a colon. A name ends at a slash, so that two searches never read the same characters, and
+# the time is linear; a password may hold slashes, and ends at the last @ of its word.
+_PORT = r"(?:[\w.-]*@)?(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9a-f:]+\]):\d+(?:[/?]|$)"
+_NAME = re.compile(rf"(?i)://(?!arn:|{_PORT})[^/@]*?(?::|%3a)")
+_AT = re.compile(r"(?i)@|%40")
+_WORD, _BETWEEN = re.compile(r"[^\s'\"]+"), re.compile(r"[\s'\"]")
+
+MOST_SHOWN = 4_000
+"""Characters of the words of a server or a library that are looked through and shown; the rest is counted."""
 
 
 def holds_login(uri: str) -> bool:
     """Whether a URI holds a name and a password."""
-    return _LOGIN.search(uri) is not None
+    return _without_logins(uri) != uri
 
 
-def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
+def holds_credential(text: str) -> bool:
+    """True if a string holds a credential, by its looks: a password in a URL, a signature, a token, the id of a key."""
+    return _without_credentials(text) != text
+
+
+def redact(text: str, secrets: frozenset[str] = frozenset(), most: int = MOST_SHOWN) -> str:
     """``text`` without the given secrets, in whatever way they are escaped, and without what looks like a credential:
     a password in a URL, a signature, a token, the id of a key.
+
+    Args:
+        text: words of a server, a library or a caller.
+        secrets: strings that must not be shown.
+        most: the characters that are kept. The rest is cut off at the end of a word, so that no part of a credential
+            is left, and before credentials are looked for, so that their number costs nothing.
     """
     # The longest first: one may be a part of another.
     for form in sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True):
         text = text.replace(form, "***")
+    kept = _cut(text, most)
+    return _without_credentials(kept) + (f"... ({len(text) - len(kept)} characters left out)" if kept != text else "")
+
+
+def _cut(text: str, most: int) -> str:
+    """At most the first ``most`` characters, without a word that goes on: a half of a credential is none to see."""
+    if len(text) <= most:
+        return text
+    ends = [found.start() for found in _BETWEEN.finditer(text, 0, most + 1)]
+    return text[: ends[-1]] if ends else ""
+
+
+def _without_credentials(text: str) -> str:
     text = _SIGNED.sub(lambda match: f"{match.group(1)}{match.group(2)}***", text)
     text = _HEADER.sub(lambda match: f"{match.group(1)}{match.group(2)}***", text)
-    return _LOGIN.sub("://***@", _AWS_ID.sub("***", text))
+    return _without_logins(_AWS_ID.sub("***", text))
+
+
+def _without_logins(text: str) -> str:
+    return _WORD.sub(lambda word: _without_login(word[0]), text) if "://" in text and _AT.search(text) else text
+
+
+def _without_login(word: str) -> str:
+    """A word without its name and password: from the first name of a login to the last @."""
+    ends = [found.span() for found in _AT.finditer(word)]
+    name = _NAME.search(word) if ends else None
+    return word if name is None or name.end() > ends[-1][0] else f"{word[: name.start()]}://***@{word[ends[-1][1] :]}"
 
 
 def _forms(secret: str) -> set[str]:

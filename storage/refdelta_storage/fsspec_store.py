@@ -1,4 +1,4 @@
-"""A store over any fsspec file system: object stores, and whatever else has one."""
+"""A store over any file system of fsspec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from refdelta_storage.base import (
     Capabilities,
-    Created,
+    Committed,
     Exists,
     ObjectInfo,
     PutOutcome,
@@ -100,7 +100,7 @@ class FsspecStore(Store):
             return Exists()
         except Exception as error:  # noqa: BLE001 - client libraries raise anything, and none of it says that nothing was written
             return Unknown(self._failure("create", key, error))
-        return Created()
+        return Committed()
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)

@@ -28,7 +28,7 @@ from refdelta_storage.base import (
     check_key,
     check_prefix,
     check_ranges,
-    created_or_raise,
+    committed_or_raise,
     order_key,
 )
 from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, drop_checksum, hidden, sync, sync_folder, wanted
@@ -161,7 +161,7 @@ class LocalStore(Store):
             with self._errors("create", key):
                 stream.close()
                 outcome = self._names.claim(file)
-        created_or_raise(key, self.uri, outcome)
+        committed_or_raise(key, self.uri, outcome)
 
     @contextmanager
     def pinned(self, folder: str) -> Iterator[Store]:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from refdelta_storage.base import (
     Capabilities,
-    Created,
+    Committed,
     Exists,
     ObjectInfo,
     PutOutcome,
@@ -126,7 +126,7 @@ class MemoryStore(Store):
             if encoded in space.objects:
                 return Exists()
             space.set(encoded, bytes(data))
-            return Created()
+            return Committed()
 
     def put(self, key: str, data: bytes) -> None:
         encoded, space = check_key(key).encode(), self._open()

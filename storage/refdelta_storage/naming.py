@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
-from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Unknown
+from refdelta_storage.base import Committed, Exists, ObjectInfo, PutOutcome, Unknown
 from refdelta_storage.disk import TEMPORARY, UNNAMED, drop_checksum, link_count, link_open, sync_folder, unlink
 from refdelta_storage.errors import StorageError
 
@@ -92,7 +92,7 @@ class Naming:
     def create(self, path: str, data: bytes) -> PutOutcome:
         """Create a file, if nothing has its name."""
         outcome = (self._put_unnamed(path, data) if self.unnamed else None) or self._put_named(path, data)
-        if isinstance(outcome, Created):
+        if isinstance(outcome, Committed):
             try:
                 self._sync_folder(os.path.dirname(path))
             except OSError as error:
@@ -119,7 +119,7 @@ class Naming:
             except OSError as error:
                 if not os.fstat(descriptor).st_nlink:
                     return self._not_named(path, error)
-            return Created()
+            return Committed()
         finally:
             os.close(descriptor)
 
@@ -168,15 +168,15 @@ class Naming:
                 os.link(temporary, path)
             except FileExistsError:
                 # A network file system that resent the request answers about our own link.
-                return Created() if link_count(temporary) > 1 else taken(path)
+                return Committed() if link_count(temporary) > 1 else taken(path)
             except OSError as error:
                 if error.errno in CERTAIN:
                     raise
                 if error.errno not in LINKS_REFUSED:
-                    return Created() if link_count(temporary) > 1 else Unknown(error)
+                    return Committed() if link_count(temporary) > 1 else Unknown(error)
                 self.links = False
             else:
-                return Created()
+                return Committed()
         try:
             rename_noreplace(temporary, path)
         except FileExistsError:
@@ -191,7 +191,7 @@ class Naming:
                 f"{self.uri} has neither hard links nor an exclusive rename, so two writers could both win; "
                 "nothing can be committed there"
             ) from error
-        return Created()
+        return Committed()
 
     def begin(self, path: str) -> NewFile:
         """A new file, to be written and then named by :meth:`finish`."""
@@ -227,10 +227,10 @@ class Naming:
                     raise
                 self.unnamed = False
                 self._copy(file)
-        outcome: PutOutcome = Created()
+        outcome: PutOutcome = Committed()
         if file.temporary is not None:
             outcome = self._claim(file.temporary, file.path)
-        if isinstance(outcome, Created):
+        if isinstance(outcome, Committed):
             self._sync_folder(os.path.dirname(file.path))
         return outcome
 

@@ -13,7 +13,7 @@ from refdelta_storage.errors import InvalidOptionError, redact
 from refdelta_storage.local import LocalStore
 from refdelta_storage.options import checked, truth
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_SCHEME = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]+)://")
 # A remote store's scheme with fewer slashes than two: `Path("s3://bucket")` is `s3:/bucket`. A path that was made
 # absolute has it as a folder.
 _ONE_SLASH = re.compile(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NoReturn
 
-from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Store, Unknown, created_or_raise
+from refdelta_storage.base import Committed, Exists, ObjectInfo, PutOutcome, Store, Unknown, committed_or_raise
 from refdelta_storage.disk import ABSENT, TEMPORARY, OutputFile, sync_folder
 from refdelta_storage.errors import StorageError, failure, not_found
 from refdelta_storage.naming import CERTAIN, LINKS_REFUSED, file_info, rename_noreplace
@@ -135,7 +135,7 @@ class PinnedFolder(WrapperStore):
         with self._writing(key, name) as (stream, descriptor, temporary):
             yield stream
             outcome = self._claim(stream, descriptor, temporary, name)
-        created_or_raise(key, self.uri, outcome)
+        committed_or_raise(key, self.uri, outcome)
 
     @contextmanager
     def _writing(self, key: str, name: str) -> Iterator[tuple[BinaryIO, int, str]]:
@@ -194,7 +194,7 @@ class PinnedFolder(WrapperStore):
                 rename_noreplace(temporary, name, self._descriptor)
         except FileExistsError:
             if os.fstat(descriptor).st_nlink > 1:  # a network file system has answered a request that it sent twice
-                return Created()
+                return Committed()
             if self._is_folder(name):
                 raise IsADirectoryError(errno.EISDIR, "a folder has this name") from None
             return Exists()
@@ -206,7 +206,7 @@ class PinnedFolder(WrapperStore):
             self._sync_folder(name)
         except OSError as error:
             return Unknown(error)
-        return Created()
+        return Committed()
 
     def _sync_folder(self, name: str) -> None:
         """Wait until a name is on the disk."""

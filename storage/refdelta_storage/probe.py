@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
+from refdelta_storage.base import Capabilities, Committed, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import ReadOnlyStoreError, StorageError
 from refdelta_storage.wrappers import WrapperStore
 
@@ -131,7 +131,7 @@ def _settled(store: Store, key: str, race: _Race, used: builtins.list[str]) -> s
     for attempt in range(_TRIES):
         used.append(f"{key}-{attempt}")
         outcomes = race(store, used[-1])
-        created = [data for data, outcome in outcomes if isinstance(outcome, Created)]
+        created = [data for data, outcome in outcomes if isinstance(outcome, Committed)]
         if len(created) > 1:
             return f"{len(created)} of {len(outcomes)} writers got a success for the same object"
         doubts = [outcome.cause for _, outcome in outcomes if isinstance(outcome, Unknown)]

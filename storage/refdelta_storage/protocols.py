@@ -14,7 +14,7 @@ from refdelta_storage.azure import PROMISES as AZURE_PROMISES
 from refdelta_storage.azure import AzureStore
 from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
-from refdelta_storage.errors import InvalidOptionError, holds_login, redact
+from refdelta_storage.errors import InvalidOptionError, holds_credential, holds_login, redact
 from refdelta_storage.fsspec_store import FsspecStore
 from refdelta_storage.options import truth, unknown_option
 from refdelta_storage.probe import Probed
@@ -27,12 +27,17 @@ HOPES = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=
 Convert = Callable[[str, Any], Any]
 
 
+_LONGEST_SECONDS = 365 * 86_400.0
+"""A year: sockets and threads refuse to wait for times that their numbers do not hold."""
+
+
 def seconds(name: str, value: Any) -> float:
     """An option that is a time: a number of seconds, or as deltalake writes it, "30s", "500ms", "2m"."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", str(value))
     if match is None:
         raise InvalidOptionError(f"option {name!r} is a time such as '30s', not {value!r}")
-    return float(match.group(1)) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[match.group(2) or "s"]
+    found = float(match.group(1)) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[match.group(2) or "s"]
+    return min(found, _LONGEST_SECONDS)
 
 
 def _as_is(_name: str, value: Any) -> Any:
@@ -227,7 +232,7 @@ def _refuse_http(arguments: Mapping[str, Any]) -> None:
 def _refuse_credentials(uri: str) -> None:
     # After a "?" only: "token=x" may be the name of a folder.
     query = uri.partition("?")[2]
-    if holds_login(uri) or redact(query) != query:
+    if holds_login(uri) or holds_credential(query):
         raise InvalidOptionError(
             f"no credentials in a URI, they would be shown with it; use storage options: {redact(uri)}"
         )

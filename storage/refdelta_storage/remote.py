@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 
 from refdelta_storage.base import (
     Capabilities,
-    Created,
+    Committed,
     Exists,
     ObjectInfo,
     PutOutcome,
@@ -28,7 +28,7 @@ from refdelta_storage.base import (
     check_prefix,
     check_range,
     check_ranges,
-    created_or_raise,
+    committed_or_raise,
     order_key,
 )
 from refdelta_storage.clients import PARALLEL, PATIENCE, Client, Patience, together
@@ -174,7 +174,7 @@ class RemoteStore(Store):
             if self._is_unsent(error):
                 raise failed from None
             return self._refused(key, failed) if status in _REFUSED else Unknown(failed)
-        return Created()
+        return Committed()
 
     def _is_taken(self, error: BaseException) -> bool:  # noqa: ARG002 - what a 409 means differs
         """Whether a conflict says that the object is there."""
@@ -210,14 +210,14 @@ class RemoteStore(Store):
         check_key(key)
 
         def send(file: BinaryIO) -> None:
-            outcome: PutOutcome = Created()
+            outcome: PutOutcome = Committed()
             if os.fstat(file.fileno()).st_size <= 2 * PART:
                 outcome = self.put_if_absent(key, file.read())
             elif self._head_or_none(key) is None:  # services differ in what a condition on an upload in parts means
                 self._send(key, file)
             else:
                 outcome = Exists()
-            created_or_raise(key, self.uri, outcome)
+            committed_or_raise(key, self.uri, outcome)
 
         stream = collecting(lambda error: self._failure("collect", key, error), send)
         return cast("AbstractContextManager[BinaryIO]", stream)

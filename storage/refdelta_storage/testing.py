@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-from refdelta_storage.base import Capabilities, Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
+from refdelta_storage.base import Capabilities, Committed, Exists, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import InvalidKeyError, ObjectExistsError, ObjectNotFoundError, StorageError
 from refdelta_storage.memory import MemoryStore
 
@@ -88,13 +88,13 @@ class StoreContract:
         assert [info.size for info in store.list()] == [6]
 
     def test_put_if_absent_creates_once(self, store: Store) -> None:
-        assert isinstance(store.put_if_absent("_delta_log/0.json", b"one"), Created)
+        assert isinstance(store.put_if_absent("_delta_log/0.json", b"one"), Committed)
         assert isinstance(store.put_if_absent("_delta_log/0.json", b"two"), Exists)
         assert isinstance(store.put_if_absent("_delta_log/0.json", b"one"), Exists)
         assert store.get("_delta_log/0.json") == b"one"
 
     def test_put_if_absent_creates_an_empty_object_once(self, store: Store) -> None:
-        assert isinstance(store.put_if_absent("empty", b""), Created)
+        assert isinstance(store.put_if_absent("empty", b""), Committed)
         assert isinstance(store.put_if_absent("empty", b"more"), Exists)
         assert store.get("empty") == b""
 
@@ -102,7 +102,7 @@ class StoreContract:
         store.put("a", b"put")
         assert isinstance(store.put_if_absent("a", b"late"), Exists)
         store.delete(["a"])
-        assert isinstance(store.put_if_absent("a", b"new"), Created)
+        assert isinstance(store.put_if_absent("a", b"new"), Committed)
         assert store.get("a") == b"new"
 
     def test_a_missing_object_is_its_own_error(self, store: Store) -> None:
@@ -307,7 +307,7 @@ class StoreContract:
         with raises(ObjectNotFoundError):
             store.head("a/x")
         assert list(store.leftovers()) == []
-        assert isinstance(store.put_if_absent("a/x", b""), Created)
+        assert isinstance(store.put_if_absent("a/x", b""), Committed)
 
     def test_one_of_many_streams_creates_an_object(self, store: Store) -> None:
         assert_one_winner(store, "new/x", race(store, "new/x", self.writers, _create))
@@ -406,7 +406,7 @@ class StoreContract:
             _change(view, "log/")
             _change(view, "elsewhere/")
             assert isinstance(view.put_if_absent("log/old", b"new"), Exists)
-            assert isinstance(view.hasty().put_if_absent("log/hasty", b"quick"), Created)
+            assert isinstance(view.hasty().put_if_absent("log/hasty", b"quick"), Committed)
             for key in ("log/", "log//x", "log/../x", "log/./x", "log/x/..", "log/x\0"):
                 for call in _changes(view):
                     with raises(InvalidKeyError):
@@ -504,7 +504,7 @@ class StoreContract:
         keys = [f"new/folder/{number % 7}/{number}" for number in range(60)]
         with ThreadPoolExecutor(8) as pool:
             outcomes = list(pool.map(lambda key: store.put_if_absent(key, key.encode()), keys))
-        assert all(isinstance(outcome, Created) for outcome in outcomes), outcomes
+        assert all(isinstance(outcome, Committed) for outcome in outcomes), outcomes
         assert {info.key for info in store.list("new/")} == set(keys)
 
     def test_readers_never_see_a_part(self, store: Store) -> None:
@@ -604,7 +604,7 @@ def _create(store: Store, key: str, data: bytes) -> PutOutcome:
         return Exists()
     except StorageError as error:
         return Unknown(error)
-    return Created()
+    return Committed()
 
 
 def _put(store: Store, key: str, data: bytes) -> None:
@@ -641,7 +641,7 @@ def _change(view: Store, folder: str) -> None:
     """Change objects of a folder in each way; four are left."""
     view.put(f"{folder}a", b"first")
     view.put(f"{folder}a", b"put")
-    assert isinstance(view.put_if_absent(f"{folder}new", b""), Created)
+    assert isinstance(view.put_if_absent(f"{folder}new", b""), Committed)
     assert isinstance(view.put_if_absent(f"{folder}new", b"more"), Exists)
     _output(view, f"{folder}stream", b"first")
     _output(view, f"{folder}stream", b"streamed")
@@ -665,16 +665,16 @@ def _change(view: Store, folder: str) -> None:
 def assert_one_winner(store: Store, key: str, outcomes: Sequence[tuple[bytes, PutOutcome]]) -> None:
     """Check the outcomes of a race against the object.
 
-    Only the writer of the object may have got ``Created``. It may also have got ``Unknown``, or ``Exists`` if its
+    Only the writer of the object may have got ``Committed``. It may also have got ``Unknown``, or ``Exists`` if its
     request was resent by the client.
     """
     content = store.get(key)
-    created = [data for data, outcome in outcomes if isinstance(outcome, Created)]
-    assert len(created) <= 1, f"{len(created)} writers got Created for {key!r}"
+    created = [data for data, outcome in outcomes if isinstance(outcome, Committed)]
+    assert len(created) <= 1, f"{len(created)} writers got Committed for {key!r}"
     assert content in {data for data, _ in outcomes}, f"{key!r} has content that no writer wrote"
-    assert created in ([content], []), f"the writer that got Created for {key!r} did not create it"
+    assert created in ([content], []), f"the writer that got Committed for {key!r} did not create it"
     unknown = [data for data, outcome in outcomes if isinstance(outcome, Unknown)]
-    assert created or unknown, f"no writer got Created or Unknown for {key!r}"
+    assert created or unknown, f"no writer got Committed or Unknown for {key!r}"
 
 
 def watch(

@@ -36,6 +36,10 @@ class WrapperStore(Store):
     def capabilities(self) -> Capabilities:
         return self.inner.capabilities
 
+    @property
+    def authority(self) -> Any:
+        return self.inner.authority
+
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         return self.inner.put_if_absent(key, data)
 

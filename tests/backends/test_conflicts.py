@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from backends.tables import VECTORS, files, ids, numbers, objects, opened, write
-from refdelta import CommitProperties, Transaction, errors
+from refdelta import AppTransaction, CommitProperties, errors
 
 SERIALIZABLE = {"delta.isolationLevel": "Serializable"}
 
@@ -84,7 +84,7 @@ def upgrade(table):
 
 
 def recorded(version):
-    return CommitProperties(app_transactions=[Transaction(app_id="stream", version=version)])
+    return CommitProperties(app_transactions=[AppTransaction(app_id="stream", version=version)])
 
 
 STAGED = {

@@ -46,7 +46,7 @@ def expired(monkeypatch, caplog):
     """All of a log has expired as soon as a checkpoint follows on it."""
     caplog.set_level(logging.WARNING, "refdelta")
     monkeypatch.setattr(cleanup, "_DAY_MS", 1)
-    monkeypatch.setattr("refdelta.transaction.post_commit._surely_past", lambda _: 10**14)
+    monkeypatch.setattr("refdelta.transaction.post_commit.time_of_newest", lambda _: 10**14)
 
 
 def begin(held):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, paths, write
 from refdelta import errors
-from refdelta.engine.log import file_committer
+from refdelta.engine.log import file_committer, store_clock
 from refdelta.engine.log.location import open_location
 from refdelta.operations.maintenance import vacuum
-from refdelta.transaction import commit_info
 
 DAY = 24 * 3600 * 1_000_000_000
 
@@ -23,10 +21,10 @@ def log_of(place, ending):
     return [int(key.split("/")[1][:20]) for key in sorted(objects(place, "_delta_log/0")) if key.endswith(ending)]
 
 
-def days_later(monkeypatch, module, days):
-    """Let a module think that so many days have passed."""
-    later = SimpleNamespace(time_ns=lambda: time.time_ns() + days * DAY, monotonic=time.monotonic)
-    monkeypatch.setattr(module, "time", later)
+def days_later(monkeypatch, days):
+    """Let cleanup think that so many days have passed, by the clock of the store, too."""
+    later = time.time_ns() // 1_000_000 + days * DAY // 1_000_000
+    monkeypatch.setattr(store_clock, "store_time", lambda _: later)
 
 
 def test_rearranging_keeps_the_rows(place):
@@ -62,7 +60,7 @@ def test_a_checkpoint_carries_what_cleanup_has_removed(place, monkeypatch):
     handle.create_checkpoint()
     assert log_of(place, ".checkpoint.parquet") == [10, 11]
     assert handle.cleanup_metadata() == 0
-    days_later(monkeypatch, commit_info, 60)
+    days_later(monkeypatch, 60)
     removed = handle.cleanup_metadata()
     assert removed >= 11
     assert log_of(place, ".json") == [11]
@@ -85,7 +83,7 @@ def test_a_stale_handle_revives_no_version_that_cleanup_removed(place, monkeypat
     for number in range(1, 4):
         write(place, numbers(number), mode="append")
     opened(place).create_checkpoint()
-    days_later(monkeypatch, commit_info, 60)
+    days_later(monkeypatch, 60)
     opened(place).cleanup_metadata()
     assert log_of(place, ".json") == [3]
     monkeypatch.setattr(file_committer, "_TRUSTED_SECONDS", 0)  # as if the handle were a minute old

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from refdelta_storage import Created, Exists, Unknown, open_store
+from refdelta_storage import Committed, Exists, Unknown, open_store
 from refdelta_storage.testing import assert_one_winner
 from servers.running import AzureServer, Place, S3Server, Server
 
 PROCESSES, THREADS = 5, 10
-OUTCOMES = {"Created": Created, "Exists": Exists, "Unknown": Unknown}
+OUTCOMES = {"Committed": Committed, "Exists": Exists, "Unknown": Unknown}
 
 
 def key_of(number: int) -> str:
@@ -63,7 +63,7 @@ def run(place: Place, rounds: int) -> int:
     for number, race in outcomes.items():
         assert len(race) == PROCESSES * THREADS
         assert_one_winner(store, key_of(number), race)
-    return sum(sum(isinstance(outcome, Created) for _, outcome in race) == 1 for race in outcomes.values())
+    return sum(sum(isinstance(outcome, Committed) for _, outcome in race) == 1 for race in outcomes.values())
 
 
 def main() -> None:

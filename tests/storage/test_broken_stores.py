@@ -11,7 +11,7 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from refdelta_storage import (
-    Created,
+    Committed,
     Exists,
     LocalStore,
     MemoryStore,
@@ -32,7 +32,7 @@ class TwoWinners(WrapperStore):
             return Exists()
         time.sleep(0.002)
         self.inner.put(key, data)
-        return Created()
+        return Committed()
 
 
 class LastWins(WrapperStore):
@@ -40,7 +40,7 @@ class LastWins(WrapperStore):
 
     def put_if_absent(self, key, data):
         self.inner.put(key, data)
-        return Created()
+        return Committed()
 
 
 class FirstWriterIsTold(WrapperStore):
@@ -58,7 +58,7 @@ class Torn(WrapperStore):
 
     def put_if_absent(self, key, data):
         outcome = self.inner.put_if_absent(key, b"")
-        if isinstance(outcome, Created):
+        if isinstance(outcome, Committed):
             for half in (data[: len(data) // 2], data):
                 time.sleep(0.002)
                 self.inner.put(key, half)
@@ -397,7 +397,7 @@ class TestTheRulesOfARace:
     @pytest.mark.parametrize(
         "outcomes",
         [
-            [(b"a", Created()), (b"b", Exists())],
+            [(b"a", Committed()), (b"b", Exists())],
             [(b"a", Unknown()), (b"b", Exists())],
             [(b"a", Unknown()), (b"b", Unknown())],
             [(b"a", Exists()), (b"b", Unknown())],
@@ -409,11 +409,11 @@ class TestTheRulesOfARace:
     @pytest.mark.parametrize(
         "outcomes",
         [
-            [(b"a", Created()), (b"b", Created())],
-            [(b"a", Exists()), (b"b", Created())],
+            [(b"a", Committed()), (b"b", Committed())],
+            [(b"a", Exists()), (b"b", Committed())],
             [(b"a", Exists()), (b"b", Exists())],
             [(b"c", Unknown()), (b"b", Unknown())],
-            [(b"a", Unknown()), (b"b", Created())],
+            [(b"a", Unknown()), (b"b", Committed())],
         ],
     )
     def test_not_allowed(self, outcomes):

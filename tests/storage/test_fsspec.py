@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from refdelta_storage import (
     Capabilities,
-    Created,
+    Committed,
     Exists,
     FsspecStore,
     InvalidOptionError,
@@ -36,7 +36,7 @@ def over(fs):
 
 class TestOutcome:
     def test_created_and_exists(self, honest):
-        assert isinstance(over(honest).put_if_absent("k", b"x"), Created)
+        assert isinstance(over(honest).put_if_absent("k", b"x"), Committed)
         assert isinstance(over(honest).put_if_absent("k", b"y"), Exists)
 
     @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ class TestProbe:
 
     def test_one_that_keeps_its_word_may_be_written(self, place):
         store = place("honest://bucket/table")
-        assert isinstance(store.put_if_absent("a", b"1"), Created)
+        assert isinstance(store.put_if_absent("a", b"1"), Committed)
         assert isinstance(place("honest://bucket/table").put_if_absent("a", b"2"), Exists)
         assert [info.key for info in store.list()] == ["a"]
 

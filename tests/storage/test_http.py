@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from refdelta_storage import (
+    Committed,
     CountingStore,
-    Created,
     Exists,
     ObjectNotFoundError,
     StorageError,
@@ -71,7 +71,7 @@ class TestRequests:
         outcomes = []
         assert network.asked(lambda: outcomes.append(store.put_if_absent("a", b"1"))) == {"PUT": 1}
         assert network.asked(lambda: outcomes.append(store.put_if_absent("a", b"2"))) == {"PUT": 1}
-        assert outcomes == [Created(), Exists()]
+        assert outcomes == [Committed(), Exists()]
         assert network.asked(lambda: store.put("b", b"1")) == {"PUT": 1}
 
         def stream():

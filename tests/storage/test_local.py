@@ -18,7 +18,7 @@ import pytest
 
 from folders import files, refuse
 from refdelta_storage import (
-    Created,
+    Committed,
     InvalidKeyError,
     LocalStore,
     ObjectNotFoundError,
@@ -39,7 +39,7 @@ class TestRaces:
     RACER = """
         import sys, time
         from concurrent.futures import ThreadPoolExecutor
-        from refdelta_storage import Created, LocalStore
+        from refdelta_storage import Committed, LocalStore
         root, name, start, rounds = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
         store = LocalStore(root)
         print("ready", flush=True)
@@ -47,7 +47,7 @@ class TestRaces:
 
         def write(thread, round):
             data = f"{name}.{thread}.".encode() * 5000
-            return type(store.put_if_absent(f"_delta_log/{round:020d}.json", data)) is Created
+            return type(store.put_if_absent(f"_delta_log/{round:020d}.json", data)) is Committed
 
         with ThreadPoolExecutor(10) as pool:
             for round in range(rounds):
@@ -115,7 +115,7 @@ class TestRaces:
                 store.get("a/x")
         # The temporary files of the dead, hidden; a file that never had a name is gone.
         assert len(files(tmp_path)) == (2 if UNNAMED else 3)
-        assert isinstance(store.put_if_absent("a/x", b"whole"), Created)
+        assert isinstance(store.put_if_absent("a/x", b"whole"), Committed)
 
     def test_another_process_opens_a_pickled_store(self, tmp_path):
         store = LocalStore(tmp_path, fsync=False)
@@ -408,7 +408,7 @@ class TestFilesOfOthers:
         with store.pinned("log") as pinned:
             pinned.put("log/1.json", b"new")
             pinned.delete(["log/2.json"])
-            assert isinstance(pinned.put_if_absent("log/4.json", b"new"), Created)
+            assert isinstance(pinned.put_if_absent("log/4.json", b"new"), Committed)
         assert files(tmp_path) == ["log/.3.json.crc", "log/1.json", "log/3.json", "log/4.json"]
 
     def test_names_that_are_not_ours_to_use(self, tmp_path):

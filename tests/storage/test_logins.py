@@ -2,7 +2,7 @@
 
 import pytest
 
-from refdelta_storage import Created, InvalidOptionError, StorageError, clients, open_store, protocols
+from refdelta_storage import Committed, InvalidOptionError, StorageError, clients, open_store, protocols
 from servers.running import AZURE_ACCOUNT, AZURE_KEY, BUCKET, S3_KEY, S3_SECRET
 
 VARIABLES = {
@@ -27,7 +27,7 @@ def nothing_else(monkeypatch, tmp_path):
 
 def works(place, options):
     store = open_store(place.uri, options)
-    assert isinstance(store.put_if_absent("a", b"1"), Created)
+    assert isinstance(store.put_if_absent("a", b"1"), Committed)
     assert store.get("a") == b"1"
     return store
 
@@ -117,7 +117,7 @@ class TestAzure:
                 "timeout": "30s",
             },
         )
-        assert isinstance(store.put_if_absent("a", b"1"), Created)
+        assert isinstance(store.put_if_absent("a", b"1"), Committed)
         assert works(place.__class__(f"{place.uri}/b", {}), place.options).get("a") == b"1"
 
     @pytest.mark.parametrize("names", [("ACCOUNT_KEY", "ENDPOINT"), ("ACCESS_KEY", "ENDPOINT"), ("CONNECTION_STRING",)])

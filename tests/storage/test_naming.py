@@ -10,8 +10,8 @@ import pytest
 
 from folders import files, refuse
 from refdelta_storage import (
+    Committed,
     CountingStore,
-    Created,
     Exists,
     InvalidKeyError,
     LocalStore,
@@ -41,7 +41,7 @@ class TestFilesWithoutAName:
 
         monkeypatch.setattr(naming, "link_open", look)
         store = LocalStore(tmp_path)
-        assert isinstance(store.put_if_absent("k", b"x" * 100_000), Created)
+        assert isinstance(store.put_if_absent("k", b"x" * 100_000), Committed)
         assert isinstance(store.put_if_absent("k", b"y"), Exists)
         assert seen == [[]]
         assert store.get("k") == b"x" * 100_000
@@ -112,7 +112,7 @@ class TestFilesWithoutAName:
             raise OSError(errno.EIO, "lost")
 
         monkeypatch.setattr(naming, "link_open", then_fail)
-        assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Created)
+        assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Committed)
 
     @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
     def test_an_error_without_a_link_is_unknown(self, tmp_path, monkeypatch, code):
@@ -148,9 +148,9 @@ class TestFilesWithoutAName:
 
     def _names_do(self, tmp_path):
         store = LocalStore(tmp_path)
-        assert isinstance(store.put_if_absent("k", b"x"), Created)
+        assert isinstance(store.put_if_absent("k", b"x"), Committed)
         assert isinstance(store.put_if_absent("k", b"y"), Exists)
-        assert isinstance(store.put_if_absent("l", b"y"), Created)
+        assert isinstance(store.put_if_absent("l", b"y"), Committed)
         assert files(tmp_path) == ["k", "l"]
 
 
@@ -166,7 +166,7 @@ class TestNetworkFileSystems:
             link(source, target)
 
         monkeypatch.setattr(local_module.os, "link", twice)
-        assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Created)
+        assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Committed)
         assert files(tmp_path) == ["k"]
 
     def test_an_error_after_the_link_is_a_success(self, tmp_path, monkeypatch):
@@ -177,7 +177,7 @@ class TestNetworkFileSystems:
             raise OSError(errno.EIO, "lost")
 
         monkeypatch.setattr(local_module.os, "link", then_fail)
-        assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Created)
+        assert isinstance(LocalStore(tmp_path).put_if_absent("k", b"x"), Committed)
 
     @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
     def test_an_error_without_a_link_is_unknown(self, tmp_path, monkeypatch, code):
@@ -200,7 +200,7 @@ class TestWithoutHardLinks:
     def test_the_exclusive_rename_takes_over(self, tmp_path, monkeypatch, code):
         monkeypatch.setattr(local_module.os, "link", refuse(code))
         store = LocalStore(tmp_path)
-        assert isinstance(store.put_if_absent("a/k", b"x"), Created)
+        assert isinstance(store.put_if_absent("a/k", b"x"), Committed)
         assert isinstance(store.put_if_absent("a/k", b"y"), Exists)
         assert store.capabilities.put_if_absent
         assert files(tmp_path) == ["a/k"]
@@ -243,7 +243,7 @@ class TestDurability:
         store = LocalStore(tmp_path)
         hasty = CountingStore(store).hasty()
         monkeypatch.setattr(local_module.os, "fsync", refuse(errno.EIO))
-        assert isinstance(hasty.put_if_absent("k", b"x"), Created)
+        assert isinstance(hasty.put_if_absent("k", b"x"), Committed)
         assert (hasty.counts["put_if_absent"], hasty.capabilities.durable) == (1, False)
         assert store.capabilities.durable
         with pytest.raises(StorageError):
@@ -354,7 +354,7 @@ class TestNamesInAPinnedFolder:
             link(*args, **options)
 
         monkeypatch.setattr(local_module.os, "link", twice)
-        assert isinstance(view.put_if_absent("log/x", b"x"), Created)
+        assert isinstance(view.put_if_absent("log/x", b"x"), Committed)
         assert isinstance(view.put_if_absent("log/x", b"y"), Exists)
 
     def test_a_folder_has_the_name(self, view):

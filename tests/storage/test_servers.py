@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from refdelta_storage import (
     AzureStore,
-    Created,
+    Committed,
     Exists,
     ObjectInfo,
     ReadOnlyStoreError,
@@ -83,7 +83,7 @@ def broken(kind, service, request):
 class TestABrokenServer:
     @pytest.mark.parametrize("kind", [IgnoresTheCondition, LooksAndWrites])
     def test_fails_the_contract(self, service, kind, request):
-        with pytest.raises(AssertionError, match=r"writers got Created|the writer that got Created"):
+        with pytest.raises(AssertionError, match=r"writers got Committed|the writer that got Committed"):
             StoreContract().test_one_of_many_writers_wins(broken(kind, service, request))
 
     @pytest.mark.parametrize("kind", [IgnoresTheCondition, LooksAndWrites])
@@ -117,7 +117,7 @@ class TestProbe:
         assert isinstance(store, Probed)
         assert list(store.list()) == []
         assert probe._verdicts.found == {}  # reading tries nothing
-        assert isinstance(store.put_if_absent("a", b"1"), Created)
+        assert isinstance(store.put_if_absent("a", b"1"), Committed)
         assert [info.key for info in store.list()] == ["a"]
         assert list(probe._verdicts.found.values()) == [None]
 
@@ -233,7 +233,7 @@ store = open_store(uri, options)
 store.put_if_absent("before", b"parent")
 child = os.fork()
 if not child:
-    ok = store.get("before") == b"parent" and type(store.put_if_absent("of the child", b"1")).__name__ == "Created"
+    ok = store.get("before") == b"parent" and type(store.put_if_absent("of the child", b"1")).__name__ == "Committed"
     sys.exit(0 if ok else 1)  # an orderly end, which closes what there is to close
 _, status = os.waitpid(child, 0)
 print(os.waitstatus_to_exitcode(status), store.get("of the child"))

@@ -4,9 +4,10 @@ import pickle
 
 import pytest
 
+import refdelta_storage
 from refdelta_storage import (
+    Committed,
     CountingStore,
-    Created,
     Exists,
     FaultyStore,
     LocalStore,
@@ -41,6 +42,21 @@ def everything(store):
 
 OPERATIONS = ["put_if_absent", "put", "open_output", "get", "get_range", "get_ranges", "open_input"]
 OPERATIONS += ["head", "list"]
+
+
+def test_a_wrapper_has_the_authority_of_the_store_that_it_wraps():
+    class Governed(MemoryStore):
+        authority = "a catalog"
+
+    assert MemoryStore().authority is None
+    assert CountingStore(MemoryStore()).authority is None
+    assert ReadOnlyStore(CountingStore(Governed())).authority == "a catalog"
+
+
+def test_the_former_name_of_a_committed_put_warns():
+    with pytest.warns(DeprecationWarning, match="use refdelta_storage.Committed"):
+        former = refdelta_storage.Created
+    assert isinstance(MemoryStore().put_if_absent("a", b"a"), former)
 
 
 def test_counting():
@@ -94,7 +110,7 @@ class TestFaults:
         store = FaultyStore(MemoryStore(), [Fault("drop")])
         assert isinstance(store.put_if_absent("k", b"1"), Unknown)
         assert list(store.list()) == []
-        assert isinstance(store.put_if_absent("k", b"1"), Created)
+        assert isinstance(store.put_if_absent("k", b"1"), Committed)
         assert store.injected == [("drop", "put_if_absent", "k")]
 
     def test_a_reply_that_is_lost(self):
@@ -123,7 +139,7 @@ class TestFaults:
         assert isinstance(store.put_if_absent("a", b"late"), Unknown)
         with pytest.raises(StorageError, match="is late"):
             store.put("b", b"late")
-        assert isinstance(store.put_if_absent("a", b"other"), Created)
+        assert isinstance(store.put_if_absent("a", b"other"), Committed)
         store.land()
         assert store.get("a") == b"other"
         assert store.get("b") == b"late"
@@ -140,7 +156,7 @@ class TestFaults:
     def test_a_delay(self):
         slept = []
         store = FaultyStore(MemoryStore(), [Fault("delay", "*", seconds=2.5, times=2)], sleep=slept.append)
-        assert isinstance(store.put_if_absent("k", b"1"), Created)
+        assert isinstance(store.put_if_absent("k", b"1"), Committed)
         assert store.get("k") == b"1"
         assert store.get("k") == b"1"
         assert slept == [2.5, 2.5]
@@ -194,7 +210,7 @@ class TestFaults:
         with pytest.raises(StorageError):
             store.put_if_absent("a", b"")
         assert isinstance(store.put_if_absent("a", b""), Unknown)
-        assert isinstance(store.put_if_absent("b", b""), Created)
+        assert isinstance(store.put_if_absent("b", b""), Committed)
 
     def test_an_aborted_output_is_no_call(self):
         store = FaultyStore(MemoryStore(), [Fault("fail", "open_output")])
