@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from refdelta.api.table import DeltaTable
     from refdelta.api.telemetry import instrument
     from refdelta.api.writer import write_deltalake
+    from refdelta.arrow.variant import variants
     from refdelta.core.commit.budget import RowBudget
-    from refdelta.core.log.actions import Txn as Transaction
-    from refdelta.engine.arrow.variant import variants
+    from refdelta.core.log.actions import Txn as AppTransaction
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.operations.write.prepared_files import AddAction, RemoveAction
     from refdelta.schema import Schema
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddAction",
+    "AppTransaction",
     "CommitEvent",
     "CommitOptions",
     "CommitProperties",
@@ -42,7 +43,6 @@ __all__ = [
     "RowBudget",
     "Schema",
     "StatementOptions",
-    "Transaction",
     "__version__",
     "convert_to_deltalake",
     "errors",
@@ -58,6 +58,7 @@ __all__ = [
 # Where each name is, and what it is called there.
 _HOMES = {
     "AddAction": ("operations.write.prepared_files", "AddAction"),
+    "AppTransaction": ("core.log.actions", "Txn"),
     "CommitEvent": ("transaction.events", "CommitEvent"),
     "CommitOptions": ("transaction.options", "CommitOptions"),
     "StatementOptions": ("transaction.options", "StatementOptions"),
@@ -68,13 +69,12 @@ _HOMES = {
     "RemoveAction": ("operations.write.prepared_files", "RemoveAction"),
     "RowBudget": ("core.commit.budget", "RowBudget"),
     "Schema": ("schema", "Schema"),
-    "Transaction": ("core.log.actions", "Txn"),
     "convert_to_deltalake": ("api.convert", "convert_to_deltalake"),
     "explain_conflict": ("api.explain", "explain_conflict"),
     "instrument": ("api.telemetry", "instrument"),
     "observe_commits": ("transaction.events", "observe_commits"),
     "settle": ("transaction.background", "settle_all"),
-    "variants": ("engine.arrow.variant", "variants"),
+    "variants": ("arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("api.writer", "write_deltalake"),
 }
@@ -85,6 +85,15 @@ def __getattr__(name: str) -> "Any":
 
     if name == "errors":
         return import_module("refdelta.errors")
+    if name == "Transaction":
+        from warnings import warn
+
+        warn(
+            "refdelta.Transaction is deprecated, and goes in 0.4: use refdelta.AppTransaction",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return __getattr__("AppTransaction")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, original = _HOMES[name]

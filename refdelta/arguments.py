@@ -33,6 +33,7 @@ Isolation = Literal["WriteSerializable", "Serializable"]
 """An isolation level; at run time in any case of letters."""
 
 _LONGS = range(-(2**63), 2**63)
+_MOST_SECONDS = 10**9  # 31 years; threads and calendars refuse much longer times
 
 
 def text(what: str, value: Any) -> str | None:
@@ -83,16 +84,16 @@ def wholes(what: str, value: Any) -> list[int] | None:
 
 
 def seconds(what: str, value: Any) -> float | None:
-    """A number of seconds that is not negative, or None.
+    """A number of seconds that is not negative, or None; more than 31 years are taken for 31 years.
 
     Raises:
         InvalidArgumentError: the value has another type.
     """
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise InvalidArgumentError(f"{what} must be a number of seconds, 0 or more, not {_shown(value)}")
-    return float(value)
+    return float(min(value, _MOST_SECONDS))
 
 
 def timezone(what: str, value: Any) -> str | None:

@@ -9,59 +9,93 @@ The class says where the cause is:
 * the store: :class:`StoreError`;
 * a bug in refdelta: :class:`InternalError`.
 
-This module imports nothing of the project, so every layer may raise from it.
+Those that the core raises are defined in :mod:`refdelta.core.errors`. This module imports nothing else of the project,
+so every layer may raise from it.
 """
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+try:
+    from refdelta.core.errors import (
+        CommitFailedError,
+        CommitOutcomeUnknownError,
+        CommitRetriesExhaustedError,
+        ConcurrentAppendException,
+        ConcurrentDeleteDeleteException,
+        ConcurrentDeleteReadException,
+        ConcurrentModificationError,
+        ConcurrentTransactionException,
+        ConflictDetails,
+        ConflictParty,
+        DataFileError,
+        DataFileNotFoundError,
+        DeltaConcurrentModificationException,
+        DeltaError,
+        DeltaProtocolError,
+        InvalidArgumentError,
+        InvalidLogError,
+        MetadataChangedException,
+        NotEnoughMemoryError,
+        ProtocolChangedException,
+        UnsafePathError,
+        VersionNotFoundError,
+        printable,
+        suggestion,
+        unknown_name,
+    )
+except ModuleNotFoundError as error:
+    if not str(error.name).startswith("refdelta."):
+        raise
+    # pip removes an older refdelta, in which the core was, after it has put the files of refdelta-core in their place.
+    raise ImportError("refdelta.core is missing; say: pip install --force-reinstall --no-deps refdelta-core") from error
 
 if TYPE_CHECKING:
-    import datetime as dt
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-
-_LONGEST = 1_500
-_SHOWN = 20  # names in a message
-
-
-class DeltaError(Exception):
-    """The root: ``except DeltaError`` catches every error that refdelta raises itself.
-
-    The message is safe to print: text from a log or a user is cut to 1,500 characters, control characters are escaped.
-    """
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Not by the constructor, which may take other arguments than the message: errors cross process boundaries.
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-    def __str__(self) -> str:
-        text = super().__str__()
-        if len(text) > _LONGEST:
-            left_out = len(text) - _LONGEST
-            text = f"{text[: _LONGEST - 300]}... ({left_out} characters left out) ...{text[-300:]}"
-        return printable(text, keep="")
-
-
-def printable(text: str, keep: str = "\n\t") -> str:
-    """The text with escapes for control characters, which a hostile table may contain, except for those to keep."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one in keep else ascii(one)[1:-1] for one in text)
-
-
-def _rebuild(cls: type[DeltaError], args: tuple[object, ...], attributes: dict[str, object]) -> DeltaError:
-    error = cls.__new__(cls, *args)
-    error.args = args
-    error.__dict__.update(attributes)
-    return error
-
-
-class DeltaProtocolError(DeltaError):
-    """A breach of the protocol: a log that breaks it, rows that break a constraint, an unsupported feature."""
+__all__ = [
+    "CatalogMismatchError",
+    "ColumnNotFoundError",
+    "CommitFailedError",
+    "CommitOutcomeUnknownError",
+    "CommitRetriesExhaustedError",
+    "ConcurrentAppendException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentModificationError",
+    "ConcurrentTransactionException",
+    "ConflictDetails",
+    "ConflictParty",
+    "ConstraintViolationError",
+    "DataFileError",
+    "DataFileNotFoundError",
+    "DeltaConcurrentModificationException",
+    "DeltaError",
+    "DeltaProtocolError",
+    "ExpressionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "InvalidLogError",
+    "MetadataChangedException",
+    "NotCopyableError",
+    "NotEnoughMemoryError",
+    "PredicateError",
+    "ProtocolChangedException",
+    "ReadOnlyTableError",
+    "SchemaMismatchError",
+    "StoreError",
+    "StreamStoppedError",
+    "TableAlreadyExistsError",
+    "TableNotFoundError",
+    "UnsafePathError",
+    "UnsupportedFeatureError",
+    "UnsupportedTypeError",
+    "VersionNotFoundError",
+    "printable",
+    "suggestion",
+    "unknown_name",
+]
 
 
 class InternalError(DeltaError):
@@ -71,44 +105,7 @@ class InternalError(DeltaError):
         super().__init__(f"{state}. This is a bug in refdelta: please report this message with its traceback")
 
 
-# --- names that do not exist ---------------------------------------------------------------------------------------
-
-
-def suggestion(name: Any, known: Iterable[str]) -> str:
-    """The end of a message: ``; did you mean 'towns'?`` where a known name is similar in any case, else nothing.
-
-    Compares at most 1,000 names of at most 64 characters, since hostile tables may name many.
-    """
-    from difflib import get_close_matches  # its import costs more than most messages need
-
-    by_lower = {one.lower(): one for one in islice(known, 1_000) if len(one) <= 64}
-    near = get_close_matches(name.lower(), by_lower, 1, 0.7) if isinstance(name, str) and len(name) <= 64 else []
-    return f"; did you mean {str(by_lower[near[0]])!r}?" if near else ""
-
-
-def unknown_name(kind: str, name: Any, known: Iterable[str], *, kinds: str = "", where: str = "") -> str:
-    """The message for a name that does not exist: the most similar name, and the existing ones unless there are many.
-
-    Args:
-        kind: the kind of thing that the name was to be, such as ``column``.
-        name: the name.
-        known: the names that exist, in the order in which to list them.
-        kinds: the plural of ``kind``; with an s unless given.
-        where: the place without the name, such as ``the table``.
-    """
-    names = list(known)
-    similar = suggestion(name, names)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    listed = f"{kinds or kind + 's'}: {', '.join(names[:_SHOWN]) or '(none)'}{more}"
-    end = similar if similar and more else f"{similar} {listed}" if similar else f"; {listed}"
-    return f"{kind} {name!r} does not exist{' in ' if where else ''}{where}{end}"
-
-
-# --- mistakes of the caller --------------------------------------------------------------------------------------
-
-
-class InvalidArgumentError(DeltaError, ValueError):
-    """An option, mode, property or argument that is not one of those that exist."""
+# --- mistakes of the caller ------------------------------------------------------------------------------------------
 
 
 class NotCopyableError(InvalidArgumentError, TypeError):
@@ -151,10 +148,6 @@ class TableAlreadyExistsError(DeltaError, FileExistsError):
     """A Delta table at the location where the call was to create one."""
 
 
-class VersionNotFoundError(DeltaError, LookupError):
-    """A version or a time that the table does not have, or has no longer."""
-
-
 class StreamStoppedError(DeltaError):
     """A commit at which a stream of a table stops: it removes or changes rows, or changes the table itself.
 
@@ -172,41 +165,7 @@ class ReadOnlyTableError(DeltaError, ValueError):
     """A write through a handle that is pinned to a version."""
 
 
-# --- damaged and unsupported tables ------------------------------------------------------------------------------
-
-
-class InvalidLogError(DeltaProtocolError):
-    """A log that breaks the protocol.
-
-    Attributes:
-        file: the log file, relative to the table's root if that is known.
-        line: the line, counted from 1, if the file has lines.
-    """
-
-    def __init__(self, reason: str, *, file: str | None = None, line: int | None = None):
-        self.reason, self.file, self.line = reason, file, line
-        place = "" if file is None else f"{file}: " if line is None else f"{file}, line {line}: "
-        super().__init__(place + reason)
-
-
-class UnsafePathError(InvalidLogError):
-    """A path in the log that leaves the table's folder or names another store."""
-
-
-class DataFileError(DeltaError):
-    """A data file or deletion vector that is not what the log describes.
-
-    Attributes:
-        file: its path, relative to the table's root.
-    """
-
-    def __init__(self, reason: str, *, file: str):
-        self.reason, self.file = reason, file
-        super().__init__(f"{file}: {reason}")
-
-
-class DataFileNotFoundError(DataFileError, FileNotFoundError):
-    """A file that the log names and the store does not have."""
+# --- unsupported tables ----------------------------------------------------------------------------------------------
 
 
 class UnsupportedFeatureError(DeltaProtocolError):
@@ -222,7 +181,7 @@ class UnsupportedFeatureError(DeltaProtocolError):
         super().__init__(f"cannot {action} this table: it needs {names}" + (f"; {hint}" if hint else ""))
 
 
-# --- the store ---------------------------------------------------------------------------------------------------
+# --- the store -------------------------------------------------------------------------------------------------------
 
 
 class StoreError(DeltaError, OSError):
@@ -241,154 +200,3 @@ class CatalogMismatchError(StoreError):
     def __init__(self, message: str, kind: str = "other content") -> None:
         super().__init__(message)
         self.kind = kind
-
-
-class NotEnoughMemoryError(DeltaError, MemoryError):
-    """Not enough memory to read a file. The file may be hostile, or the machine too small."""
-
-
-# --- commits -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ConflictParty:
-    """One of the two transactions of a conflict, as its commit describes it; None for a field that it does not have.
-
-    Attributes:
-        version: its version; None for the transaction that failed.
-        operation: the operation, such as ``DELETE``.
-        predicate: SQL that is true for each row which it read; None if it read none, or does not record it.
-        user: the name of the user, or the user's id.
-        time: the time of the commit (UTC).
-        isolation_level: the level at which it was checked.
-        note: the user's note, ``commitInfo.userMetadata``.
-    """
-
-    version: int | None = None
-    operation: str | None = None
-    predicate: str | None = None
-    user: str | None = None
-    time: dt.datetime | None = None
-    isolation_level: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConflictDetails:
-    """The conflict of a commit with another one that was committed first (the winner).
-
-    Attributes:
-        rule: the id of the rule in ``refdelta/core/conflicts/rules.py`` that found the conflict.
-        version: the version of the winner.
-        operation: the operation of the winner, from its commitInfo.
-        files: the paths of the files in conflict, as the log writes them; only the first ones.
-        advice: one sentence on what the user can do.
-        rows: the number of rows of these files that both transactions touched, if it is known.
-        positions: the first few of these rows by file: their positions in it, counted from 0.
-        fallbacks: the reasons why conflicts were found by files and not by rows, if they were.
-        winner: the winner, as its commit describes it.
-        own: this transaction: its operation, predicate and isolation level.
-    """
-
-    rule: str
-    version: int
-    operation: str | None
-    files: tuple[str, ...] = ()
-    advice: str = ""
-    rows: int | None = None
-    positions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    fallbacks: tuple[str, ...] = ()
-    winner: ConflictParty = field(default_factory=ConflictParty)
-    own: ConflictParty = field(default_factory=ConflictParty)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The attributes as plain values for JSON, the time as an ISO 8601 string."""
-        import msgspec
-
-        return dict(msgspec.to_builtins(self))
-
-
-class CommitFailedError(DeltaError):
-    """A commit that did not happen; nothing of it is visible."""
-
-
-class CommitRetriesExhaustedError(CommitFailedError):
-    """A commit that used up its attempts or its time; nothing of it is visible."""
-
-
-class ConcurrentModificationError(CommitFailedError):
-    """A commit that conflicts with one of another writer; nothing of it is visible.
-
-    Attributes:
-        conflict: the :class:`ConflictDetails`.
-    """
-
-    def __init__(self, message: str, conflict: ConflictDetails):
-        self._reason = message
-        self.describe(conflict)
-
-    def describe(self, conflict: ConflictDetails) -> None:
-        """Replace the details, and the message that is made of them."""
-        self.conflict = conflict
-        by = f" (version {conflict.version}" + (f", {conflict.operation})" if conflict.operation else ")")
-        named = conflict.files[:3]
-        files = f" Files: {', '.join(named)}{', ...' if len(conflict.files) > len(named) else ''}." if named else ""
-        rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."
-        reasons = "; ".join(conflict.fallbacks)
-        coarse = f" Conflicts were found by files, not by rows: {reasons}." if reasons else ""
-        self.args = (f"{self._reason}{by}.{files}{rows}{coarse}" + (f" {conflict.advice}" if conflict.advice else ""),)
-
-
-def _places(positions: Mapping[str, tuple[int, ...]]) -> str:
-    some = [f"{', '.join(map(str, found))} in {path}" for path, found in list(positions.items())[:2]]
-    return f"at {' and at '.join(some)}"
-
-
-class ConcurrentAppendException(ConcurrentModificationError):
-    """Files were added where this transaction read."""
-
-
-class ConcurrentDeleteReadException(ConcurrentModificationError):
-    """A file that this transaction read was deleted."""
-
-
-class ConcurrentDeleteDeleteException(ConcurrentModificationError):
-    """A file that this transaction deletes was deleted."""
-
-
-class MetadataChangedException(ConcurrentModificationError):
-    """The schema, the partitioning or a property changed."""
-
-
-class ConcurrentTransactionException(ConcurrentModificationError):
-    """Another writer committed under the same application id."""
-
-
-class ProtocolChangedException(ConcurrentModificationError):
-    """The protocol was upgraded, or another writer created the table."""
-
-
-class CommitOutcomeUnknownError(DeltaError):
-    """A commit that may or may not have happened; the message says how to find out. Its files stay in place.
-
-    A write with ``app_id`` and ``app_version`` can be repeated safely: it is skipped if it was committed.
-
-    Attributes:
-        why: the reason: the request and its failure.
-        version: the only version that the commit can have, if it happened.
-        txn_id: ``commitInfo.txnId``, which identifies the commit file.
-        uri: the table, without credentials, if it is known.
-    """
-
-    def __init__(self, why: str, version: int, txn_id: str, uri: str | None = None):
-        self.why, self.version, self.txn_id, self.uri = why, version, txn_id, uri
-        by = "" if uri is None else f", such as by `refdelta log {shlex.quote(uri)} --version {version}`"
-        super().__init__(
-            f"it is not known whether version {version} was committed: {why}. To find out, look for "
-            f'"txnId":"{txn_id}" in _delta_log/{version:020d}.json once the store answers{by}: if it is there, the '
-            "commit happened; if the file has another id, it did not and will not; if there is no such file, a "
-            "delayed request may still create it. The data files stay where they are"
-        )
-
-
-DeltaConcurrentModificationException = ConcurrentModificationError  # its name in delta-spark

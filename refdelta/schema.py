@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta.core.table.types import StructField, StructType, parse_schema, schema_json
-from refdelta.engine.arrow.field_metadata import declared_schema, described_arrow
+from refdelta.arrow.field_metadata import declared_schema, described_arrow
 from refdelta.errors import InvalidArgumentError
+from refdelta.table.types import StructField, StructType, parse_schema, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

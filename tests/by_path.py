@@ -1,14 +1,16 @@
-"""Modules of the folder tests/packaging, by their paths: "packaging" is the name of a package that everybody has."""
+"""Modules by their paths: those of the folders .ci, docs and tests/packaging are in no package."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
+
+GENERATORS = Path(__file__).parents[1] / ".ci" / "generate"
 
 
 def loaded(file: Path) -> ModuleType:
@@ -19,3 +21,8 @@ def loaded(file: Path) -> ModuleType:
     module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def generator(name: str) -> ModuleType:
+    """One of the modules that generate documents."""
+    return loaded(GENERATORS / f"{name}.py")

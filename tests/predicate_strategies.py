@@ -6,10 +6,13 @@ import math
 import struct
 from decimal import Decimal
 
+import msgspec
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from refdelta.core.expressions.predicate import (
+from refdelta.arrow.partition import from_internal
+from refdelta.arrow.schema import to_arrow
+from refdelta.expressions.predicate import (
     And,
     BoolLiteral,
     Column,
@@ -21,7 +24,7 @@ from refdelta.core.expressions.predicate import (
     Not,
     Or,
 )
-from refdelta.core.table.types import (
+from refdelta.table.types import (
     BINARY,
     BOOLEAN,
     BYTE,
@@ -37,8 +40,6 @@ from refdelta.core.table.types import (
     StructField,
     StructType,
 )
-from refdelta.engine.arrow.schema import to_arrow
-from refdelta.engine.expressions.partition import from_internal
 
 DEC = DecimalType(6, 2)
 TINY = "\U0001f680"
@@ -219,6 +220,18 @@ PREDICATES = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+def sayable(predicate):
+    """The predicate without lists of no items, which Spark's grammar does not have."""
+    match predicate:
+        case And(children) | Or(children):
+            return msgspec.structs.replace(predicate, children=tuple(map(sayable, children)))
+        case Not(child):
+            return Not(sayable(child))
+        case In(child, ()):
+            return In(child, (Literal(None, LONG),))
+    return predicate
 
 
 def rows(schema=SCHEMA):

@@ -8,7 +8,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from predicate_strategies import DEC, VALUES
-from refdelta.core.expressions.expression import (
+from refdelta.expressions.expression import (
     And,
     Call,
     Case,
@@ -22,7 +22,7 @@ from refdelta.core.expressions.expression import (
     Not,
     Or,
 )
-from refdelta.core.table.types import (
+from refdelta.table.types import (
     BOOLEAN,
     BYTE,
     DATE,

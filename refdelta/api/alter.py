@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Unpack
 
-from refdelta.core.table.row_tracking import enables
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
+from refdelta.table.row_tracking import enables
 from refdelta.transaction.options import records_applications, without_applications, without_attempts
 from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from refdelta.api.handle import Handle
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitOptions, StatementOptions
     from refdelta.transaction.transaction import Transaction
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 FILES_AT_ONCE = 20_000
 """The number of files that get row ids in one commit; same as delta-spark, so that a commit has a few megabytes."""
@@ -26,34 +25,34 @@ FILES_AT_ONCE = 20_000
 _TRIES = 10
 
 
-class Alterations(Generic[R]):
-    """The statements of ALTER TABLE. ``DeltaTable.alter`` commits each at once and returns the result of the commit; a
-    :class:`~refdelta.api.transaction.WriteTransaction` stages one, takes no options for it, and returns None.
+class TableAlterer:
+    """The statements of ALTER TABLE as commits, one for each call; made by :attr:`refdelta.DeltaTable.alter`. A
+    :class:`~refdelta.api.transaction.WriteTransaction` has the same ones, without the options, and stages one.
 
     A change of properties or of the schema fails the transactions that began before it, as Delta's documentation of
     write conflicts says. A statement that changes nothing commits nothing.
 
     Example::
 
-        table.alter.set_table_name("flights")
-        with table.begin() as txn:
-            txn.set_table_description("one row for each flight")
-            txn.commit()
+        result = table.alter.set_table_name("orders", isolation="Serializable")
+        result.version
     """
 
-    @abstractmethod
+    def __init__(self, handle: Handle):
+        self._handle = handle
+
     def _alter(
         self,
         options: StatementOptions,
         operation: Callable[Concatenate[Transaction, Snapshot, P], None],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> R:
-        """Run an operation as the statement of a transaction."""
+    ) -> CommitResult:
+        return self._handle.run(lambda txn: txn.run(operation.__name__, operation, *args, **kwargs), options)
 
     # --- properties, clustering, constraints, features ---
 
-    def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[StatementOptions]) -> R:
+    def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[StatementOptions]) -> CommitResult:
         """Set table properties; other properties do not change.
 
         Args:
@@ -74,11 +73,13 @@ class Alterations(Generic[R]):
         """
         from refdelta.operations.alter.properties import set_properties
 
+        if enables(properties):
+            self._backfill_row_ids(without_applications(without_attempts(options)))
         return self._alter(options, set_properties, properties)
 
     def unset_table_properties(
         self, names: Sequence[str], *, if_exists: bool = False, **options: Unpack[StatementOptions]
-    ) -> R:
+    ) -> CommitResult:
         """Remove table properties, so that each has its default again.
 
         Args:
@@ -98,7 +99,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, unset_properties, names, if_exists=if_exists)
 
-    def cluster_by(self, columns: Sequence[str] | str | None, **options: Unpack[StatementOptions]) -> R:
+    def cluster_by(self, columns: Sequence[str] | str | None, **options: Unpack[StatementOptions]) -> CommitResult:
         """Change the clustering columns of the table (CLUSTER BY).
 
         ``optimize.cluster()`` then clusters new files by them, and ``optimize.cluster(full=True)`` also the existing
@@ -123,11 +124,11 @@ class Alterations(Generic[R]):
             table.alter.cluster_by(["day", "id"])
             table.optimize.cluster()
         """
-        from refdelta.operations.layout.clustering import cluster_by
+        from refdelta.operations.shared.clustering import cluster_by
 
         return self._alter(options, cluster_by, columns)
 
-    def add_constraint(self, constraints: Mapping[str, str], **options: Unpack[StatementOptions]) -> R:
+    def add_constraint(self, constraints: Mapping[str, str], **options: Unpack[StatementOptions]) -> CommitResult:
         """Add CHECK constraints: conditions that must be true for every row (PROTOCOL.md, "CHECK Constraints").
 
         The existing rows are checked first. All are added in one commit, or none.
@@ -150,7 +151,9 @@ class Alterations(Generic[R]):
 
         return self._alter(options, add_constraint, constraints)
 
-    def drop_constraint(self, name: str, raise_if_not_exists: bool = True, **options: Unpack[StatementOptions]) -> R:
+    def drop_constraint(
+        self, name: str, raise_if_not_exists: bool = True, **options: Unpack[StatementOptions]
+    ) -> CommitResult:
         """Drop a CHECK constraint.
 
         Args:
@@ -171,7 +174,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, drop_constraint, name, raise_if_not_exists=raise_if_not_exists)
 
-    def set_table_name(self, name: str | None, **options: Unpack[StatementOptions]) -> R:
+    def set_table_name(self, name: str | None, **options: Unpack[StatementOptions]) -> CommitResult:
         """Set the table's name.
 
         Args:
@@ -189,7 +192,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_table_name, name)
 
-    def set_table_description(self, description: str | None, **options: Unpack[StatementOptions]) -> R:
+    def set_table_description(self, description: str | None, **options: Unpack[StatementOptions]) -> CommitResult:
         """Set the table's description.
 
         Args:
@@ -209,7 +212,7 @@ class Alterations(Generic[R]):
 
     def add_feature(
         self, feature: Any, allow_protocol_versions_increase: bool = False, **options: Unpack[StatementOptions]
-    ) -> R:
+    ) -> CommitResult:
         """Add a feature to the table's protocol, even if the table does not use it (PROTOCOL.md, "Table Features").
 
         Args:
@@ -236,7 +239,7 @@ class Alterations(Generic[R]):
 
     # --- columns ---
 
-    def add_columns(self, fields: Any, **options: Unpack[StatementOptions]) -> R:
+    def add_columns(self, fields: Any, **options: Unpack[StatementOptions]) -> CommitResult:
         """Add columns after the existing ones, or fields to structs. They are null in the existing rows.
 
         Args:
@@ -259,7 +262,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, add_columns, fields)
 
-    def rename_column(self, column: str, new_name: str, **options: Unpack[StatementOptions]) -> R:
+    def rename_column(self, column: str, new_name: str, **options: Unpack[StatementOptions]) -> CommitResult:
         """Rename a column, or a field of a struct. No file is written; the table needs column mapping.
 
         Args:
@@ -286,7 +289,7 @@ class Alterations(Generic[R]):
 
     def drop_columns(
         self, columns: Sequence[str] | str, *, if_exists: bool = False, **options: Unpack[StatementOptions]
-    ) -> R:
+    ) -> CommitResult:
         """Drop columns, or fields of structs. Their values stay in the data files until these are rewritten.
 
         Args:
@@ -309,7 +312,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, drop_columns, columns, if_exists=if_exists)
 
-    def change_type(self, column: str, new_type: Any, **options: Unpack[StatementOptions]) -> R:
+    def change_type(self, column: str, new_type: Any, **options: Unpack[StatementOptions]) -> CommitResult:
         """Widen the type of a column (PROTOCOL.md, "Type Widening"). No file is written; readers convert the values.
 
         Integers can become wider integers or, except ``long``, doubles; integers and decimals can become decimals that
@@ -336,7 +339,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, change_type, column, new_type)
 
-    def set_nullable(self, column: str, nullable: bool = True, **options: Unpack[StatementOptions]) -> R:
+    def set_nullable(self, column: str, nullable: bool = True, **options: Unpack[StatementOptions]) -> CommitResult:
         """Allow or forbid nulls in a column, or in a field of a struct (DROP NOT NULL, SET NOT NULL).
 
         Args:
@@ -357,7 +360,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_nullable, column, nullable)
 
-    def drop_column_not_null(self, column_name: str, **options: Unpack[StatementOptions]) -> R:
+    def drop_column_not_null(self, column_name: str, **options: Unpack[StatementOptions]) -> CommitResult:
         """Allow nulls in a column: :meth:`set_nullable` by deltalake's name.
 
         Args:
@@ -371,7 +374,9 @@ class Alterations(Generic[R]):
         """
         return self.set_nullable(column_name, **options)
 
-    def move_column(self, column: str, *, after: str | None = None, **options: Unpack[StatementOptions]) -> R:
+    def move_column(
+        self, column: str, *, after: str | None = None, **options: Unpack[StatementOptions]
+    ) -> CommitResult:
         """Change the position of a column, or of a field within its struct.
 
         Args:
@@ -391,7 +396,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, move_column, column, after=after)
 
-    def set_default(self, column: str, default: str, **options: Unpack[StatementOptions]) -> R:
+    def set_default(self, column: str, default: str, **options: Unpack[StatementOptions]) -> CommitResult:
         """Set a column's default: the value in new rows whose writer leaves the column out (PROTOCOL.md, "Default
         Columns").
 
@@ -414,7 +419,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_default, column, default)
 
-    def drop_default(self, column: str, **options: Unpack[StatementOptions]) -> R:
+    def drop_default(self, column: str, **options: Unpack[StatementOptions]) -> CommitResult:
         """Remove the default of a column. If it has none, nothing is committed.
 
         Args:
@@ -435,7 +440,9 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_default, column, None)
 
-    def set_column_metadata(self, column: str, metadata: Mapping[str, Any], **options: Unpack[StatementOptions]) -> R:
+    def set_column_metadata(
+        self, column: str, metadata: Mapping[str, Any], **options: Unpack[StatementOptions]
+    ) -> CommitResult:
         """Set entries of a column's metadata in the schema, such as its ``comment``, which Spark shows.
 
         Args:
@@ -456,7 +463,7 @@ class Alterations(Generic[R]):
 
         return self._alter(options, set_column_metadata, column, metadata)
 
-    def sync_identity(self, column: str, **options: Unpack[StatementOptions]) -> R:
+    def sync_identity(self, column: str, **options: Unpack[StatementOptions]) -> CommitResult:
         """Set an identity column's high watermark to the furthest number in the table, which is read for it.
 
         This is needed after writers gave numbers themselves: the table's next numbers might be the same. If the mark
@@ -481,63 +488,6 @@ class Alterations(Generic[R]):
         from refdelta.operations.alter.columns import sync_identity
 
         return self._alter(options, sync_identity, column)
-
-
-class TableAlterer(Alterations[CommitResult]):
-    """The statements of ALTER TABLE as commits, one for each call; made by :attr:`refdelta.DeltaTable.alter`.
-
-    Args:
-        begin: begins a transaction, as :meth:`refdelta.DeltaTable.begin`.
-
-    Example::
-
-        result = table.alter.set_table_name("orders", isolation="Serializable")
-        result.version
-    """
-
-    def __init__(
-        self,
-        begin: Callable[..., Transaction],
-        run: Callable[[Callable[[Transaction], object], StatementOptions], CommitResult],
-    ):
-        self._begin, self._run = begin, run
-
-    def _alter(
-        self,
-        options: StatementOptions,
-        operation: Callable[Concatenate[Transaction, Snapshot, P], None],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> CommitResult:
-        return self._run(lambda txn: txn.run(operation.__name__, operation, *args, **kwargs), options)
-
-    def set_table_properties(self, properties: Mapping[str, Any], **options: Unpack[StatementOptions]) -> CommitResult:
-        """Same as :meth:`Alterations.set_table_properties`. Row tracking gives ids to the existing files first, in
-        commits of their own.
-
-        Example::
-
-            table.alter.set_table_properties({"delta.enableRowTracking": "true"})
-        """
-        if enables(properties):
-            self._backfill_row_ids(without_applications(without_attempts(options)))
-        return super().set_table_properties(properties, **options)
-
-    def _backfill_row_ids(self, options: CommitOptions) -> None:
-        """Give row ids to the files of a large table. A commit that conflicts is repeated with half as many files."""
-        from refdelta.operations.dml.row_ids import backfill
-
-        lost = 0
-        while True:
-            try:
-                with self._begin(**options) as txn:
-                    if not txn.run("backfill_row_ids", backfill, max(1, FILES_AT_ONCE >> lost)):
-                        return
-                    txn.commit()
-            except ConcurrentModificationError:
-                lost += 1
-                if lost == _TRIES:
-                    raise
 
     def set_domain_metadata(
         self, domain: str, configuration: str | None, **options: Unpack[StatementOptions]
@@ -609,5 +559,21 @@ class TableAlterer(Alterations[CommitResult]):
                 "leave out app_id and app_transactions"
             )
         return drop_feature(
-            lambda: self._begin(**without_attempts(options)), feature, truncate_history=truncate_history
+            lambda: self._handle.begin(**without_attempts(options)), feature, truncate_history=truncate_history
         )
+
+    def _backfill_row_ids(self, options: CommitOptions) -> None:
+        """Give row ids to the files of a large table. A commit that conflicts is repeated with half as many files."""
+        from refdelta.operations.shared.row_ids import backfill
+
+        lost = 0
+        while True:
+            try:
+                with self._handle.begin(**options) as txn:
+                    if not txn.run("backfill_row_ids", backfill, max(1, FILES_AT_ONCE >> lost)):
+                        return
+                    txn.commit()
+            except ConcurrentModificationError:
+                lost += 1
+                if lost == _TRIES:
+                    raise

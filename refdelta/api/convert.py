@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
-from refdelta.core.table.types import STRING, StructField, type_named
 from refdelta.engine.log.listing import has_log
 from refdelta.engine.log.location import open_location
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError
 from refdelta.operations.write.convert import Strategy, convert
 from refdelta.schema import struct_of
+from refdelta.table.types import STRING, StructField, type_named
 from refdelta.transaction.options import CommitProperties
 from refdelta.transaction.results import CommitResult
 from refdelta.transaction.transaction import Transaction

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
-from refdelta.engine.arrow.schema import large_schema
-from refdelta.engine.log.removed_files import missing_files
+from refdelta.arrow.schema import large_schema
 from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
-from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.scan.scan import missing_files, plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta_storage.errors import ObjectNotFoundError
 

@@ -23,15 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from refdelta.core.table.features import REGISTRY, check_writable, features_of
-from refdelta.core.table.iceberg_compat import check_compatible
-from refdelta.core.table.properties import get
-from refdelta.core.table.protocol_choice import minimal_protocol, without
 from refdelta.engine.log.checkpoint_write import write_checkpoint
 from refdelta.engine.log.cleanup import cleanup_log
 from refdelta.engine.log.listing import list_log
+from refdelta.engine.log.store_clock import store_time
 from refdelta.errors import ConcurrentModificationError, InternalError, InvalidArgumentError
-from refdelta.operations.alter.change import PROTECTED, in_json, stage_table
 from refdelta.operations.alter.feature_removal import (
     REMOVALS,
     Removal,
@@ -42,8 +38,12 @@ from refdelta.operations.alter.feature_removal import (
 from refdelta.operations.alter.features import to_drop
 from refdelta.operations.layout.optimize import OptimizeRequest, optimize
 from refdelta.operations.layout.reorg_uniform import files_anew
+from refdelta.operations.shared.change import PROTECTED, in_json, stage_table
+from refdelta.table.features import REGISTRY, check_writable, features_of
+from refdelta.table.iceberg_compat import check_compatible
+from refdelta.table.properties import get
+from refdelta.table.protocol_choice import minimal_protocol, without
 from refdelta.transaction import background
-from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
@@ -166,7 +166,7 @@ class _Drop:
         snapshot = self._newest()
         wait_ms = get(snapshot.metadata.configuration or {}, "delta.dropFeatureTruncateHistory.retentionDuration")
         if not changed:
-            cleanup_log(snapshot.store, snapshot, now_ms(), retention_ms=wait_ms)
+            cleanup_log(snapshot.store, snapshot, store_time(snapshot.store), retention_ms=wait_ms)
         if name == PROTECTION:
             there = oldest_commit(list_log(snapshot.store))
             traces = there < snapshot.properties.require_checkpoint_protection_before_version

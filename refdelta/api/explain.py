@@ -95,15 +95,16 @@ def _vacuumed(version: int) -> Iterator[None]:
 
 
 def _of_statement(store: Store, winner: RecordedCommit, statement: Callable[[WriteTransaction], Any]) -> Explanation:
+    from refdelta.api.table_transaction import TableTransaction
     from refdelta.api.transaction import WriteTransaction
     from refdelta.errors import ConflictParty
 
     before = _before(store, winner.version)
     if before is None:
         raise InvalidArgumentError("version 0 created the table: no statement can have begun before it")
-    with WriteTransaction(store, before) as txn:
+    with TableTransaction(store, before) as txn:
         with _vacuumed(winner.version):
-            statement(txn)
+            statement(WriteTransaction(txn))
         texts = [one.predicate.text for one in txn.reads.rows]
         operation = txn.description.operation if txn.description else "WRITE"
         own = ConflictParty(operation=operation, predicate=any_of_texts(texts), isolation_level=txn.isolation.value)
@@ -147,7 +148,7 @@ def _history(winner: RecordedCommit, commit: RecordedCommit) -> list[str]:
 
 
 def _between(before: Snapshot | None, winner: RecordedCommit, commit: RecordedCommit) -> Iterator[str]:
-    """A note on files that the later commit removes and that came between the two."""
+    """A note about files that the later commit removes, and that were added between the two commits."""
     theirs, removed = winner.footprint, commit.footprint.removed.keys()
     new = removed - theirs.added.keys()
     count = len(new) - (0 if before is None else files_at(before, new).num_rows)

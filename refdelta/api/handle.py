@@ -1,10 +1,10 @@
-"""A handle on a table: its store, the snapshot that it sees, and transactions over the newest one."""
+"""The state of a handle on a table: its store, the snapshot that it sees, and transactions over the newest one."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from refdelta.errors import (
     ConstraintViolationError,
@@ -18,7 +18,7 @@ from refdelta.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.api.transaction import WriteTransaction
+    from refdelta.api.table_transaction import TableTransaction
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitOptions, StatementOptions
     from refdelta.transaction.results import CommitResult
@@ -30,66 +30,45 @@ _MOMENT = 2.0
 
 
 class Handle:
-    """The state of a :class:`refdelta.DeltaTable`: store and snapshot; it begins the transactions of all statements."""
+    """The state of a :class:`refdelta.DeltaTable`: store and snapshot; it begins the transactions of all statements.
 
-    _store: Store
-    _snapshot: Snapshot
-    _pinned: bool
-    _attempts: int | None = None
-    _timezone: str | None = None
-    # The version that was last seen to be the newest, and when (monotonic seconds); None if other writers are known.
-    _seen: tuple[Snapshot, float] | None = None
+    Args:
+        store: the table's store.
+        attempts: how often each statement may run after conflicts; None for once.
+        timezone: the zone of times without one, as :class:`refdelta.DeltaTable` takes it.
 
-    @property
-    def table_uri(self) -> str:
-        """The URI of the table's folder, without credentials."""
-        return self._store.uri
+    Attributes:
+        snapshot: the version that the handle reads, once it is known.
+        pinned: true if the handle was opened at one version, and is read-only.
+    """
 
-    @property
-    def store(self) -> Store:
-        """The table's store."""
-        return self._store
+    snapshot: Snapshot
 
-    @property
-    def pinned(self) -> bool:
-        """True if the handle was opened at one version, and is read-only."""
-        return self._pinned
+    def __init__(self, store: Store, *, attempts: int | None = None, timezone: str | None = None):
+        self.store = store
+        self.attempts = attempts
+        self.timezone = timezone
+        self.pinned = False
+        # The version that was last seen to be the newest, and when (monotonic seconds); None if others are known.
+        self._seen: tuple[Snapshot, float] | None = None
 
-    def version(self) -> int:
-        """The version that this handle reads."""
-        return self._snapshot.version
+    def open(self, version: Version | None) -> Self:
+        """Load a version or a time, and be read-only; None for the newest version, with which the handle can write."""
+        if version is None:
+            from refdelta.engine.log.snapshot import load_snapshot
 
-    def load_as_version(self, version: Version) -> None:
-        """Move the handle to a version or a time, and make it read-only. If that fails, the handle does not change.
+            began = time.monotonic()
+            self.snapshot = load_snapshot(self.store)
+            self._seen = self.snapshot, began
+        else:
+            self.pin(version)
+        return self
 
-        Args:
-            version: a version or a time, as the constructor takes it. Errors are those of the constructor.
-
-        Example::
-
-            table.load_as_version(0)
-            table.count()
-        """
+    def pin(self, version: Version) -> None:
+        """Load a version or a time, and be read-only. If that fails, the handle does not change."""
         from refdelta.transaction.time_travel import snapshot_at
 
-        self._snapshot, self._pinned, self._seen = snapshot_at(self._store, version, self._timezone), True, None
-
-    def update_incremental(self) -> None:
-        """Move the handle to the newest version, by reading the commits since; a read-only handle becomes writable.
-
-        Raises:
-            TableNotFoundError: the table is gone.
-            InvalidLogError: the log breaks the protocol; the handle does not change.
-            UnsupportedFeatureError: the table now needs a feature that this engine cannot read.
-
-        Example::
-
-            write_deltalake(table.table_uri, rows, mode="append")
-            table.update_incremental()
-            table.count()
-        """
-        self._advance()
-        self._pinned = False
+        self.snapshot, self.pinned, self._seen = snapshot_at(self.store, version, self.timezone), True, None
 
     def newest_for_writing(self) -> Snapshot:
         """Move the handle to the newest version, as each statement does first.
@@ -97,28 +76,30 @@ class Handle:
         Raises:
             ReadOnlyTableError: the handle is pinned to a version.
         """
-        if self._pinned:
+        if self.pinned:
             raise ReadOnlyTableError(
-                f"this handle is pinned to version {self.version()} and read-only; "
-                f"open DeltaTable({self.table_uri!r}) to write"
+                f"this handle is pinned to version {self.snapshot.version} and read-only; "
+                f"open DeltaTable({self.store.uri!r}) to write"
             )
-        return self._advance()
+        return self.advance()
 
-    def _advance(self) -> Snapshot:
+    def advance(self) -> Snapshot:
+        """Move the handle to the newest version, by reading the commits since."""
         began = time.monotonic()
-        self._snapshot = self._snapshot.advance()
-        self._seen = self._snapshot, began
-        return self._snapshot
+        self.snapshot = self.snapshot.advance()
+        self._seen = self.snapshot, began
+        return self.snapshot
 
     def adopt(self, snapshot: Snapshot, *, alone: bool = False) -> None:
-        """Move the handle to the snapshot after its own commit.
+        """Move the handle to the snapshot after its own commit, unless it is pinned.
 
         Args:
             snapshot: the snapshot after the commit.
             alone: whether the commit's first attempt succeeded, so that no other writer is known.
         """
-        self._snapshot = snapshot
-        self._seen = (snapshot, time.monotonic()) if alone else None
+        if not self.pinned:
+            self.snapshot = snapshot
+            self._seen = (snapshot, time.monotonic()) if alone else None
 
     def recent(self) -> tuple[Snapshot, float] | None:
         """The snapshot that was the newest one less than two seconds ago, and its age in seconds.
@@ -127,7 +108,7 @@ class Handle:
         checkpoint is due, since only a listing shows whether there is one already, and on a local store, where a
         listing is cheap.
         """
-        if self._seen is None or self._pinned or not self._store.capabilities.remote:
+        if self._seen is None or self.pinned or not self.store.capabilities.remote:
             return None
         snapshot, since = self._seen
         age = time.monotonic() - since
@@ -135,34 +116,38 @@ class Handle:
 
     # --- transactions ---
 
-    def begin(self, **options: Unpack[CommitOptions]) -> WriteTransaction:
-        """Begin a transaction on the newest version. Nothing is visible before its ``commit()``.
-
-        Args:
-            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`: ``isolation``, ``app_id``
-                and ``app_version``, ``commit_properties``, ``executor``.
-
-        Raises:
-            ReadOnlyTableError: the handle is pinned to a version.
-            UnsupportedFeatureError: the table needs a feature that this engine cannot write.
-            InvalidArgumentError: the table records some, but not all, of several application versions.
-
-        Example::
-
-            with table.begin(isolation="Serializable") as txn:
-                txn.delete("id = 3")
-                result = txn.commit()
-        """
+    def begin(self, **options: Unpack[CommitOptions]) -> TableTransaction:
+        """Begin a transaction on the newest version. Arguments and errors as for :meth:`refdelta.DeltaTable.begin`."""
         if "attempts" in options:
-            raise InvalidArgumentError("attempts goes with a statement; transact() repeats a transaction")
+            raise TypeError(
+                "unexpected keyword argument 'attempts': it goes with a statement; transact() repeats a transaction"
+            )
         return self.begin_at(self.newest_for_writing(), 0.0, **options)
 
-    def run(self, statement: Callable[[WriteTransaction], object], options: StatementOptions) -> CommitResult:
+    def begin_at(
+        self, snapshot: Snapshot | None, age: float | None, **options: Unpack[CommitOptions]
+    ) -> TableTransaction:
+        """Begin a transaction on a snapshot that is loaded already; after its commit the handle moves to its version.
+
+        Args:
+            snapshot: a snapshot of this table; None if there is no table yet.
+            age: seconds since it was seen to be the newest one; None if that is not known.
+            options: as for :meth:`begin`.
+        """
+        from refdelta.api.table_transaction import TableTransaction
+
+        return TableTransaction(self.store, snapshot, age=age, on_commit=self.adopt, timezone=self.timezone, **options)
+
+    def run(
+        self, statement: Callable[[TableTransaction], object], options: StatementOptions, *, at_once: bool = True
+    ) -> CommitResult:
         """Run a statement in a transaction of its own, and commit it; after a conflict again, as ``attempts`` says.
 
         Args:
             statement: stages the statement on the newest version.
             options: how to commit.
+            at_once: whether the commit follows the statement at once, so that one that would fail may fail before it
+                writes files; see :meth:`~refdelta.transaction.transaction.Transaction.lose_early`.
         """
         from refdelta.transaction.options import without_attempts
 
@@ -170,6 +155,7 @@ class Handle:
 
         def attempt() -> CommitResult:
             with self.begin(**own) as txn:
+                txn.commits_at_once = at_once
                 statement(txn)
                 return txn.commit()
 
@@ -191,12 +177,13 @@ class Handle:
             calls += 1
             return attempt()
 
-        found = repeat(counted, attempts=self._most_attempts(options))
+        found = repeat(counted, attempts=self.most_attempts(options))
         return found if calls == 1 else dataclasses.replace(found, statement_attempts=calls)
 
-    def _most_attempts(self, options: StatementOptions) -> int:
+    def most_attempts(self, options: StatementOptions) -> int:
+        """How often a statement with these options may run."""
         given = options.get("attempts")
-        given = self._attempts if given is None else given
+        given = self.attempts if given is None else given
         return 1 if given is None else given
 
     def check_readable_again(self, data: Any, options: StatementOptions) -> None:
@@ -209,27 +196,14 @@ class Handle:
         Raises:
             InvalidArgumentError: ``data`` is a stream, or may be one.
         """
-        if self._most_attempts(options) != 1 and not hasattr(data, "__len__") and not isinstance(data, Handle):
+        attempts = self.most_attempts(options)
+        if attempts == 1 or hasattr(data, "__len__"):
+            return
+        if not isinstance(getattr(data, "_handle", None), Handle):  # a DeltaTable
             raise InvalidArgumentError(
-                f"attempts is {self._most_attempts(options)}, and rows of type {type(data).__name__} can perhaps be "
-                "read only once: give them as a table in memory, or leave attempts out"
+                f"attempts is {attempts}, and rows of type {type(data).__name__} can perhaps be read only once: give "
+                "them as a table in memory, or leave attempts out"
             )
-
-    def begin_at(
-        self, snapshot: Snapshot | None, age: float | None, **options: Unpack[CommitOptions]
-    ) -> WriteTransaction:
-        """Begin a transaction on a snapshot that is loaded already; after its commit the handle moves to its version.
-
-        Args:
-            snapshot: a snapshot of this table.
-            age: seconds since it was seen to be the newest one; None if that is not known.
-            options: as for :meth:`begin`.
-        """
-        from refdelta.api.transaction import WriteTransaction
-
-        return WriteTransaction(
-            self._store, snapshot, age=age, on_commit=self._follow, timezone=self._timezone, **options
-        )
 
     def over_newest(self, write: Callable[[Snapshot, float], CommitResult], *, again: bool) -> CommitResult:
         """Write over the newest version of the table.
@@ -257,7 +231,3 @@ class Handle:
             if newest.version == before.version and newest.metadata is before.metadata:
                 raise
         return write(newest, 0.0)
-
-    def _follow(self, snapshot: Snapshot, *, alone: bool = False) -> None:
-        if not self._pinned:
-            self.adopt(snapshot, alone=alone)

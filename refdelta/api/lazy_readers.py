@@ -14,14 +14,13 @@ import pyarrow.types as pt
 
 from refdelta.api.polars_conditions import condition_of
 from refdelta.arguments import missing_package
-from refdelta.engine.expressions.sql import parse_predicate
-from refdelta.engine.log.removed_files import missing_files
 from refdelta.engine.parquet.dv import to_positions
-from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.foreign import POLARS, ForeignFiles, grouped
 from refdelta.engine.scan.reader import deleted_rows
-from refdelta.engine.scan.scan import check_whole, plan_scan, scan_files
+from refdelta.engine.scan.scan import check_whole, missing_files, plan_scan, scan_files
+from refdelta.engine.work.executor import at_most
+from refdelta.expressions.sql import parse_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

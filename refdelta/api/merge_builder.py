@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.merge.clauses import Kind, MergeClause, When
+from refdelta.operations.merge.plan import Kind, MergeClause, When
 
 if TYPE_CHECKING:
-    from refdelta.operations.merge.request import MergeRequest
+    from refdelta.operations.merge.plan import MergeRequest
 
 Result = TypeVar("Result")
 
@@ -133,11 +133,6 @@ class TableMerger(Generic[Result]):
             table.merge(rows, "s.id = t.id").when_not_matched_by_source_delete("t.amount = 0").execute()
         """
         return self._add("not matched by source", "delete", predicate)
-
-    def add(self, clauses: Iterable[MergeClause]) -> Self:
-        """Add clauses that are built already."""
-        self._clauses.extend(clauses)
-        return self
 
     def execute(self) -> Result:
         """Run the MERGE.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any, Unpack
 
+from refdelta import arguments
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.layout import STATEMENTS
 from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Progress, check_followed, combined
@@ -31,8 +32,8 @@ class TableOptimizer:
         result["numFilesRemoved"]
     """
 
-    def __init__(self, table: Handle):
-        self._table = table
+    def __init__(self, handle: Handle):
+        self._handle = handle
 
     def compact(
         self,
@@ -97,7 +98,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, options)
+        return optimized(self._handle, request, options, min_commit_interval)
 
     def z_order(
         self,
@@ -154,7 +155,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, options)
+        return optimized(self._handle, request, options, min_commit_interval)
 
     def cluster(
         self,
@@ -212,7 +213,7 @@ class TableOptimizer:
             disk=max_temp_directory_size,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, options)
+        return optimized(self._handle, request, options, min_commit_interval)
 
     def purge(
         self,
@@ -237,36 +238,43 @@ class TableOptimizer:
             tasks=max_concurrent_tasks,
             progress=progress,
         )
-        return self._run(request, min_commit_interval, options)
+        return optimized(self._handle, request, options, min_commit_interval)
 
-    def _run(
-        self, request: OptimizeRequest, interval: float | dt.timedelta | None, options: StatementOptions
-    ) -> CommitResult:
-        if interval is not None and records_applications(options):
-            raise InvalidArgumentError(
-                "min_commit_interval makes several commits, and an application's version is recorded by one: "
-                "leave out min_commit_interval, or app_id and app_transactions"
-            )
-        attempts = self._table._most_attempts(options)  # noqa: SLF001 - no part of the public interface
-        if request.aim in ("sort", "cluster") and isinstance(attempts, int) and attempts > 1:
-            check_followed(self._table.newest_for_writing(), STATEMENTS[request.aim])
-        results: list[CommitResult] = []
-        own = without_attempts(options)
 
-        def attempt() -> CommitResult:
-            work = OptimizeWork(_seconds(interval))
-            while work.plan is None or work.left:
-                with self._table.begin(**own) as txn:
-                    txn.optimize(request, work)
-                    results.append(txn.commit())
-            return combined(results)
+def optimized(
+    handle: Handle, request: OptimizeRequest, options: StatementOptions, interval: float | dt.timedelta | None = None
+) -> CommitResult:
+    """Rewrite files, and commit; after a conflict again, as ``attempts`` says.
 
-        return self._table.repeated(attempt, options)
+    Args:
+        handle: the handle on the table.
+        request: which files, and how.
+        options: how to commit.
+        interval: how often to commit meanwhile, in seconds; None for once, at the end.
+    """
+    if interval is not None and records_applications(options):
+        raise InvalidArgumentError(
+            "min_commit_interval makes several commits, and an application's version is recorded by one: "
+            "leave out min_commit_interval, or app_id and app_transactions"
+        )
+    attempts = handle.most_attempts(options)
+    if request.aim in ("sort", "cluster") and isinstance(attempts, int) and attempts > 1:
+        check_followed(handle.newest_for_writing(), STATEMENTS[request.aim])
+    results: list[CommitResult] = []
+    own = without_attempts(options)
+
+    def attempt() -> CommitResult:
+        work = OptimizeWork(_seconds(interval))
+        while work.plan is None or work.left:
+            with handle.begin(**own) as txn:
+                txn.optimize(request, work)
+                results.append(txn.commit())
+        return combined(results)
+
+    return handle.repeated(attempt, options)
 
 
 def _seconds(interval: float | dt.timedelta | None) -> float | None:
     if isinstance(interval, dt.timedelta):
         interval = interval.total_seconds()
-    if interval is not None and interval < 0:
-        raise InvalidArgumentError(f"min_commit_interval is {interval} seconds; it cannot be negative")
-    return interval
+    return arguments.seconds("min_commit_interval", interval)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta.core.table.char_varchar import NOTE
-from refdelta.core.table.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
+from refdelta.table.char_varchar import NOTE
+from refdelta.table.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
 
-    from refdelta.core.table.types import StructField, StructType
+    from refdelta.table.types import StructField, StructType
 
 _OPERATORS = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

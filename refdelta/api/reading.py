@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
-from refdelta.api.handle import Handle
 from refdelta.arguments import missing_package
 from refdelta.errors import InvalidArgumentError
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
 
+    from refdelta.api.handle import Handle
+    from refdelta.api.table_scan import TableScan
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.engine.scan.scan import Scan
     from refdelta.operations.inspection.diff import VersionDiff
@@ -28,10 +29,64 @@ if TYPE_CHECKING:
     from refdelta.operations.maintenance.history import History
     from refdelta.schema import Schema
     from refdelta.transaction.time_travel import Version
+    from refdelta_storage import Store
 
 
-class Reading(Handle):
+class Reading:
     """The methods of a table that read it."""
+
+    _handle: Handle
+
+    # --- the version ---
+
+    @property
+    def table_uri(self) -> str:
+        """The URI of the table's folder, without credentials."""
+        return self._handle.store.uri
+
+    @property
+    def store(self) -> Store:
+        """The table's store."""
+        return self._handle.store
+
+    @property
+    def pinned(self) -> bool:
+        """True if the handle was opened at one version, and is read-only."""
+        return self._handle.pinned
+
+    def version(self) -> int:
+        """The version that this handle reads."""
+        return self._handle.snapshot.version
+
+    def load_as_version(self, version: Version) -> None:
+        """Move the handle to a version or a time, and make it read-only. If that fails, the handle does not change.
+
+        Args:
+            version: a version or a time, as the constructor takes it. Errors are those of the constructor.
+
+        Example::
+
+            table.load_as_version(0)
+            table.count()
+        """
+        self._handle.pin(version)
+
+    def update_incremental(self) -> None:
+        """Move the handle to the newest version, by reading the commits since; a read-only handle becomes writable.
+
+        Raises:
+            TableNotFoundError: the table is gone.
+            InvalidLogError: the log breaks the protocol; the handle does not change.
+            UnsupportedFeatureError: the table now needs a feature that this engine cannot read.
+
+        Example::
+
+            write_deltalake(table.table_uri, rows, mode="append")
+            table.update_incremental()
+            table.count()
+        """
+        self._handle.advance()
+        self._handle.pinned = False
 
     # --- metadata ---
 
@@ -44,7 +99,7 @@ class Reading(Handle):
         """
         from refdelta.schema import Schema
 
-        return Schema(self._snapshot.schema)
+        return Schema(self._handle.snapshot.schema)
 
     def metadata(self) -> Metadata:
         """The metaData action: id, name, description, partition_columns, configuration, created_time (milliseconds
@@ -54,7 +109,7 @@ class Reading(Handle):
 
             table.metadata().partition_columns
         """
-        return self._snapshot.metadata
+        return self._handle.snapshot.metadata
 
     def protocol(self) -> Protocol:
         """The protocol action: versions and table features (PROTOCOL.md, "Protocol Evolution").
@@ -63,7 +118,7 @@ class Reading(Handle):
 
             table.protocol().min_writer_version
         """
-        return self._snapshot.protocol
+        return self._handle.snapshot.protocol
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last version that an application recorded, or None if it recorded none (PROTOCOL.md, "Transaction
@@ -77,7 +132,7 @@ class Reading(Handle):
             write_deltalake(table, rows, mode="append", app_id="nightly", app_version=7)
             table.transaction_version("nightly")  # 7
         """
-        txn = self._snapshot.txns.get(app_id)
+        txn = self._handle.snapshot.txns.get(app_id)
         return None if txn is None else txn.version
 
     def domain_metadata(self) -> dict[str, str]:
@@ -90,7 +145,7 @@ class Reading(Handle):
             table.alter.set_domain_metadata("app.owner", "Ada")
             table.domain_metadata()["app.owner"]
         """
-        return {name: domain.configuration for name, domain in self._snapshot.domains.items()}
+        return {name: domain.configuration for name, domain in self._handle.snapshot.domains.items()}
 
     def history(self, limit: int | None = None) -> History:
         """The commits of the table, newest first: a mapping each, with ``version`` and the fields of the commitInfo.
@@ -116,7 +171,7 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance.history import collected, history
 
-        return collected(self.table_uri, lambda damage: history(self._snapshot, _limit(limit), damage))
+        return collected(self.table_uri, lambda damage: history(self._handle.snapshot, _limit(limit), damage))
 
     @staticmethod
     def read_history(
@@ -174,7 +229,7 @@ class Reading(Handle):
 
         if (limit := arguments.whole("limit", limit)) is not None and limit < 1:
             raise InvalidArgumentError(f"limit is {limit}; at least one version is asked for")
-        return timeline(self._store, limit, *version_range(version))
+        return timeline(self._handle.store, limit, *version_range(version))
 
     def diff(self, before: Version, after: Version | None = None) -> VersionDiff:
         """The difference of two versions: rows, columns, properties and protocol.
@@ -204,8 +259,8 @@ class Reading(Handle):
         from refdelta.operations.inspection.diff import VersionDiff
         from refdelta.transaction.time_travel import snapshot_at
 
-        last = self._snapshot if after is None else snapshot_at(self._store, after, self._timezone)
-        return VersionDiff(snapshot_at(self._store, before, self._timezone), last)
+        last = self._handle.snapshot if after is None else snapshot_at(self._handle.store, after, self._handle.timezone)
+        return VersionDiff(snapshot_at(self._handle.store, before, self._handle.timezone), last)
 
     def detail(self) -> dict[str, Any]:
         """DESCRIBE DETAIL: id, location, number and size of files in bytes, properties, protocol.
@@ -216,7 +271,7 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.detail(self._snapshot)
+        return describe.detail(self._handle.snapshot)
 
     def files(self) -> pa.Table:
         """The live files, a row each: path, partition values, size in bytes, modification time, rows, deleted rows.
@@ -227,7 +282,7 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.files(self._snapshot)
+        return describe.files(self._handle.snapshot)
 
     def file_uris(self, filters: Any = None) -> list[str]:
         """The live files as full URIs; as paths if the table is local.
@@ -244,7 +299,9 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.file_uris(self._snapshot, None if filters is None else self.scan(predicate=filters).files)
+        return describe.file_uris(
+            self._handle.snapshot, None if filters is None else self._planned(predicate=filters).files
+        )
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
         """The live files with partition values and statistics, in the columns that deltalake returns.
@@ -258,7 +315,7 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.add_actions(self._snapshot, flatten=flatten)
+        return describe.add_actions(self._handle.snapshot, flatten=flatten)
 
     def partitions(self, filters: Any = None) -> list[dict[str, Any]]:
         """The partitions that have live files, each as a mapping of column to value.
@@ -274,7 +331,9 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.partitions(self._snapshot, None if filters is None else self.scan(predicate=filters).files)
+        return describe.partitions(
+            self._handle.snapshot, None if filters is None else self._planned(predicate=filters).files
+        )
 
     def deletion_vectors(self) -> pa.RecordBatchReader:
         """Stream the deletion vectors, a row for each live file that has one (PROTOCOL.md, "Deletion Vectors").
@@ -294,11 +353,11 @@ class Reading(Handle):
         """
         from refdelta.operations.maintenance import describe
 
-        return describe.deletion_vectors(self.scan(columns=[]))
+        return describe.deletion_vectors(self._planned([]))
 
     # --- reading ---
 
-    def scan(self, columns: Sequence[str] | None = None, predicate: Any = None) -> Scan:
+    def scan(self, columns: Sequence[str] | None = None, predicate: Any = None) -> TableScan:
         """Plan a read: the files to read, and the files that are pruned and why. No data file is opened yet.
 
         Args:
@@ -323,9 +382,14 @@ class Reading(Handle):
             print(scan.explain())
             scan.to_table()
         """
+        from refdelta.api.table_scan import TableScan
+
+        return TableScan(self._planned(columns, predicate))
+
+    def _planned(self, columns: Sequence[str] | None = None, predicate: Any = None) -> Scan:
         from refdelta.engine.scan.scan import plan_scan
 
-        return plan_scan(self._snapshot, columns=columns, predicate=predicate)
+        return plan_scan(self._handle.snapshot, columns=columns, predicate=predicate)
 
     def to_record_batch_reader(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.RecordBatchReader:
         """Stream the rows. Memory is bounded by a few batches, for tables of any size.
@@ -339,7 +403,7 @@ class Reading(Handle):
             for batch in table.to_record_batch_reader(columns=["id"]):
                 batch.num_rows
         """
-        return self.scan(columns, filters).to_reader()
+        return self._planned(columns, filters).to_reader()
 
     def to_pyarrow_table(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
         """All rows as one Arrow table in memory.
@@ -352,7 +416,7 @@ class Reading(Handle):
 
             table.to_pyarrow_table(filters=[("amount", ">", 10.0)])
         """
-        return self.scan(columns, filters).to_table()
+        return self._planned(columns, filters).to_table()
 
     def to_pandas(self, columns: Sequence[str] | None = None, filters: Any = None, **options: Any) -> pd.DataFrame:
         """All rows as a pandas data frame.
@@ -396,7 +460,7 @@ class Reading(Handle):
         """
         from refdelta.api.lazy_readers import lazy_frame
 
-        return lazy_frame(self._snapshot, columns, filters)
+        return lazy_frame(self._handle.snapshot, columns, filters)
 
     def to_duckdb(self, connection: Any = None, name: str | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over this version.
@@ -418,7 +482,7 @@ class Reading(Handle):
         """
         from refdelta.api.lazy_readers import relation
 
-        return relation(self._snapshot, connection, name)
+        return relation(self._handle.snapshot, connection, name)
 
     def to_pyarrow_dataset(
         self,
@@ -455,7 +519,7 @@ class Reading(Handle):
         from refdelta.api.datasets import dataset_of
 
         return dataset_of(
-            self._snapshot,
+            self._handle.snapshot,
             partitions=partitions,
             filesystem=filesystem,
             parquet_read_options=parquet_read_options,
@@ -505,12 +569,17 @@ class Reading(Handle):
             changes = table.load_cdf(starting_version=deleted.version).read_all()
             changes.column("_change_type")
         """
-        from refdelta.operations.dml.change_feed import FeedRange, changes
+        from refdelta.operations.inspection.feed_range import FeedRange, changes
 
         asked = FeedRange(
-            starting_version, ending_version, starting_timestamp, ending_timestamp, allow_out_of_range, self._timezone
+            starting_version,
+            ending_version,
+            starting_timestamp,
+            ending_timestamp,
+            allow_out_of_range,
+            self._handle.timezone,
         )
-        return changes(self._snapshot, asked, columns=columns, predicate=predicate).to_reader()
+        return changes(self._handle.snapshot, asked, columns=columns, predicate=predicate).to_reader()
 
     def count(self, filters: Any = None) -> int:
         """The number of rows: from statistics if every file has them, else by reading.
@@ -524,13 +593,18 @@ class Reading(Handle):
             table.count()
             table.count("amount > 10.0")
         """
-        return self.scan(columns=[], predicate=filters).count()
+        return self._planned([], filters).count()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.scan().__arrow_c_stream__(requested_schema)
+        return self._planned().__arrow_c_stream__(requested_schema)
 
 
 def _limit(limit: int | None) -> int | None:
     if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
         raise InvalidArgumentError(f"limit is {limit}; it cannot be negative")
     return limit
+
+
+def handle_of(table: Reading) -> Handle:
+    """The handle that a :class:`refdelta.DeltaTable` holds."""
+    return table._handle  # noqa: SLF001 - of this module

@@ -4,10 +4,11 @@ checkpoints and the cleanup of the log are here, too.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from refdelta import arguments
-from refdelta.api.handle import Handle
+from refdelta.api.reading import Reading
 from refdelta.errors import InvalidArgumentError
 
 # Methods import the rest when they are called: a program that only reads a table starts faster.
@@ -19,15 +20,62 @@ if TYPE_CHECKING:
     from refdelta.api.optimizer import TableOptimizer
     from refdelta.api.transaction import WriteTransaction
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.engine.scan.executor import Executor
+    from refdelta.engine.work.executor import Executor
     from refdelta.operations.maintenance.vacuum import Progress
     from refdelta.transaction.options import CommitOptions, CommitProperties, StatementOptions
     from refdelta.transaction.results import CommitResult, VacuumResult
     from refdelta.transaction.time_travel import Version
 
 
-class Statements(Handle):
+_FORMER = {
+    "check_readable_again": "pass attempts to the statement",
+    "repeated": "use transact",
+    "run": "use transact, or attempts of the statement",
+}
+"""Methods of ``DeltaTable`` in earlier versions, which are internal now, and what replaces them."""
+
+
+class Statements(Reading):
     """The methods of a table that change it."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _FORMER:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn(
+                f"DeltaTable.{name} is deprecated, and goes in 0.4: {_FORMER[name]}", DeprecationWarning, stacklevel=2
+            )
+            if name == "run":
+                from refdelta.api.transaction import WriteTransaction
+
+                run = self._handle.run
+                return lambda statement, options: run(
+                    lambda txn: statement(WriteTransaction(txn)), options, at_once=False
+                )
+            return getattr(self._handle, name)
+
+    def begin(self, **options: Unpack[CommitOptions]) -> WriteTransaction:
+        """Begin a transaction on the newest version. Nothing is visible before its ``commit()``.
+
+        Args:
+            options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`: ``isolation``, ``app_id``
+                and ``app_version``, ``commit_properties``, ``executor``.
+
+        Raises:
+            ReadOnlyTableError: the handle is pinned to a version.
+            UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+            InvalidArgumentError: the table records some, but not all, of several application versions.
+
+        Example::
+
+            with table.begin(isolation="Serializable") as txn:
+                txn.delete("id = 3")
+                result = txn.commit()
+        """
+        from refdelta.api.transaction import WriteTransaction
+
+        return WriteTransaction(self._handle.begin(**options))
 
     def create_write_transaction(
         self,
@@ -73,7 +121,7 @@ class Statements(Handle):
             DeltaTable(uri).create_write_transaction([action], "append", rows.schema)
         """
         from refdelta.operations.write.prepared_files import PreparedFiles
-        from refdelta.operations.write.request import WriteRequest
+        from refdelta.operations.write.target import WriteRequest
         from refdelta.transaction.options import without_attempts
 
         if mode not in ("append", "overwrite"):
@@ -86,13 +134,13 @@ class Statements(Handle):
         own = without_attempts(options)
 
         def write(snapshot: Snapshot, age: float) -> CommitResult:
-            with self.begin_at(snapshot, age, **own) as txn:
+            with self._handle.begin_at(snapshot, age, **own) as txn:
                 txn.write(files, request, always=True)
                 files.remove(txn)
                 return txn.commit()
 
         again = mode == "append" and not files.removes
-        return self.repeated(lambda: self.over_newest(write, again=again), options)
+        return self._handle.repeated(lambda: self._handle.over_newest(write, again=again), options)
 
     def transact(
         self,
@@ -133,8 +181,10 @@ class Statements(Handle):
             raise InvalidArgumentError(f"fn must be a function of a transaction, not of type {type(fn).__name__}")
         if attempts is None:  # the default of statements, which have few reasons to run again
             raise InvalidArgumentError("attempts is None; it must be a whole number, 1 or more")
+        from refdelta.api.transaction import WriteTransaction
+
         given: StatementOptions = {**options, "attempts": attempts}
-        return self.run(fn, given)
+        return self._handle.run(lambda txn: fn(WriteTransaction(txn)), given, at_once=False)
 
     def delete(
         self,
@@ -164,12 +214,9 @@ class Statements(Handle):
             result = table.delete("amount > 100 OR name = 'Ada'")
             result["num_deleted_rows"]
         """
+        from refdelta.operations.dml.delete import delete
 
-        def delete(txn: WriteTransaction) -> None:
-            txn.commits_at_once = True
-            txn.delete(predicate)
-
-        return self.run(delete, options)
+        return self._handle.run(lambda txn: txn.run("delete", delete, predicate), options)
 
     def update(
         self,
@@ -203,12 +250,7 @@ class Statements(Handle):
             table.update({"amount": "amount * 1.1"}, predicate="day = DATE '2026-01-02'")
             table.update(new_values={"name": "O'Hara"}, predicate="id = 3")
         """
-
-        def update(txn: WriteTransaction) -> None:
-            txn.commits_at_once = True
-            txn.update(updates, new_values, predicate)
-
-        return self.run(update, options)
+        return self._handle.run(lambda txn: txn.update(updates, new_values, predicate), options)
 
     def merge(
         self,
@@ -248,21 +290,16 @@ class Statements(Handle):
             merge.when_matched_update_all().when_not_matched_insert_all().execute()
         """
         from refdelta.api.merge_builder import TableMerger
-        from refdelta.operations.merge.request import MergeRequest
+        from refdelta.operations.merge.plan import MergeRequest
         from refdelta.transaction.options import check_options
 
         check_options(options)
-
-        self.check_readable_again(source, options)
-
-        def run(request: MergeRequest) -> CommitResult:
-            def merge(txn: WriteTransaction) -> None:
-                txn.commits_at_once = True
-                txn.run_merge(source, request)
-
-            return self.run(merge, options)
-
-        return TableMerger(MergeRequest.of(predicate, source_alias, target_alias, merge_schema, timezone), run)
+        handle = self._handle
+        handle.check_readable_again(source, options)
+        return TableMerger(
+            MergeRequest.of(predicate, source_alias, target_alias, merge_schema, timezone),
+            lambda request: handle.run(lambda txn: txn.merge(source, request), options),
+        )
 
     @property
     def alter(self) -> TableAlterer:
@@ -274,7 +311,7 @@ class Statements(Handle):
         """
         from refdelta.api.alter import TableAlterer
 
-        return TableAlterer(self.begin, self.run)
+        return TableAlterer(self._handle)
 
     @property
     def optimize(self) -> TableOptimizer:
@@ -286,7 +323,7 @@ class Statements(Handle):
         """
         from refdelta.api.optimizer import TableOptimizer
 
-        return TableOptimizer(self)
+        return TableOptimizer(self._handle)
 
     def reorg_purge(
         self,
@@ -356,7 +393,7 @@ class Statements(Handle):
             table.metadata().configuration["delta.enableIcebergCompatV2"]
         """
         options["isolation"] = "Serializable"
-        return self.run(lambda txn: txn.reorg_upgrade_uniform(iceberg_compat_version), options)
+        return self._handle.run(lambda txn: txn.upgrade_uniform(iceberg_compat_version), options)
 
     def restore(
         self,
@@ -395,7 +432,7 @@ class Statements(Handle):
             table.delete()
             table.restore(0)
         """
-        return self.run(lambda txn: txn.restore(target, ignore_missing_files=ignore_missing_files), options)
+        return self._handle.run(lambda txn: txn.restore(target, ignore_missing_files=ignore_missing_files), options)
 
     def repair(self, dry_run: bool = False, **options: Unpack[StatementOptions]) -> CommitResult:
         """Remove the entries of data files that do not exist any more, so that the other rows can be read again.
@@ -422,16 +459,16 @@ class Statements(Handle):
             Path(table.file_uris()[0]).unlink()
             table.repair()["files_removed"]
         """
-        from refdelta.operations.maintenance.repair import missing_names
+        from refdelta.operations.maintenance.repair import missing_names, repair
         from refdelta.transaction.options import without_attempts
         from refdelta.transaction.results import CommitResult
 
         only_look = arguments.flag("dry_run", dry_run)
         if only_look:
-            with self.begin(**without_attempts(options)) as txn:
+            with self._handle.begin(**without_attempts(options)) as txn:
                 metrics = {"dry_run": True, "files_removed": missing_names(txn.existing)}
                 return CommitResult(version=None, metrics=metrics)
-        return self.run(lambda txn: txn.repair(), options)
+        return self._handle.run(lambda txn: txn.run("repair", repair), options)
 
     # --- files and the log ---
 
@@ -499,16 +536,16 @@ class Statements(Handle):
             full=arguments.flag("full", full),
             keep_versions=keep_versions,
         )
-        background.settle(self._store.uri)  # its unfinished files would count as leftovers
+        background.settle(self._handle.store.uri)  # its unfinished files would count as leftovers
         result, snapshot = vacuum(
-            self.newest_for_writing(),
+            self._handle.newest_for_writing(),
             request,
             dry_run=arguments.flag("dry_run", dry_run),
             commit_properties=commit_properties,
             progress=progress,
             executor=executor,
         )
-        self._follow(snapshot)
+        self._handle.adopt(snapshot)
         return result
 
     def generate(self, mode: Literal["symlink_format_manifest"] = "symlink_format_manifest") -> list[str]:
@@ -535,7 +572,7 @@ class Statements(Handle):
 
         if mode != "symlink_format_manifest":
             raise InvalidArgumentError(f"mode is 'symlink_format_manifest', not {mode!r}")
-        return write_manifests(self._snapshot)
+        return write_manifests(self._handle.snapshot)
 
     # --- maintenance of the log ---
 
@@ -560,16 +597,16 @@ class Statements(Handle):
 
         if top_level not in ("parquet", "json"):
             raise InvalidArgumentError(f"top_level is one of 'parquet', 'json', not {top_level!r}")
-        self._snapshot.check_writable()
-        protected = self._snapshot.advance().properties.require_checkpoint_protection_before_version
+        self._handle.snapshot.check_writable()
+        protected = self._handle.snapshot.advance().properties.require_checkpoint_protection_before_version
         if self.version() < protected:
             raise InvalidArgumentError(
                 f"version {self.version()} can have no further checkpoint: the table protects the checkpoints before "
                 f"version {protected} (delta.requireCheckpointProtectionBeforeVersion)"
             )
-        self._snapshot.check_checksum()
-        background.settle(self._store.uri)  # the checkpoints of earlier commits come first
-        write_checkpoint(self._store, self._snapshot, top_level=top_level)
+        self._handle.snapshot.check_checksum()
+        background.settle(self._handle.store.uri)  # the checkpoints of earlier commits come first
+        write_checkpoint(self._handle.store, self._handle.snapshot, top_level=top_level)
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait for the background work of this process on this table: the checkpoints, checksums, log compaction files,
@@ -591,7 +628,7 @@ class Statements(Handle):
         """
         from refdelta.transaction import background
 
-        return background.settle(self._store.uri, arguments.seconds("timeout", timeout))
+        return background.settle(self._handle.store.uri, arguments.seconds("timeout", timeout))
 
     def compact_logs(self, starting_version: int | None = None, ending_version: int | None = None) -> None:
         """Write a log compaction file: the actions of a range of commits in one file, which readers read instead of
@@ -615,12 +652,13 @@ class Statements(Handle):
         """
         from refdelta.engine.log.log_compaction import compact_log
 
-        self.newest_for_writing().check_writable()
+        self._handle.newest_for_writing().check_writable()
         start = arguments.whole("starting_version", starting_version)
-        compact_log(self._store, self._snapshot, start, arguments.whole("ending_version", ending_version))
+        compact_log(self._handle.store, self._handle.snapshot, start, arguments.whole("ending_version", ending_version))
 
     def cleanup_metadata(self) -> int:
-        """Remove log files older than ``delta.logRetentionDuration`` that no retained version needs.
+        """Remove log files older than ``delta.logRetentionDuration``, by the store's clock, that no retained version
+        needs.
 
         Returns:
             The number of files that were removed.
@@ -633,9 +671,9 @@ class Statements(Handle):
             table.cleanup_metadata()
         """
         from refdelta.engine.log.cleanup import cleanup_log
+        from refdelta.engine.log.store_clock import store_time
         from refdelta.transaction import background
-        from refdelta.transaction.commit_info import now_ms
 
-        background.settle(self._store.uri)
-        self.newest_for_writing().check_writable()
-        return len(cleanup_log(self._store, self._snapshot, now_ms=now_ms()))
+        background.settle(self._handle.store.uri)
+        self._handle.newest_for_writing().check_writable()
+        return len(cleanup_log(self._handle.store, self._handle.snapshot, now_ms=store_time(self._handle.store)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Self
 
 from refdelta import arguments
-from refdelta.api.reading import Reading
+from refdelta.api.handle import Handle
 from refdelta.api.statements import Statements
 from refdelta.errors import (
     InvalidArgumentError,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from refdelta_storage import Store
 
 
-class DeltaTable(Reading, Statements):
+class DeltaTable(Statements):
     """A handle on a Delta table, at one version.
 
     Args:
@@ -72,9 +71,9 @@ class DeltaTable(Reading, Statements):
     ):
         from refdelta.engine.log.location import open_location, with_others
 
-        self._attempts = arguments.whole("attempts", attempts)
-        self._timezone = arguments.timezone("timezone", timezone)
-        self._open(with_others(open_location(table_uri, storage_options), outside, storage_options), version)
+        attempts, timezone = arguments.whole("attempts", attempts), arguments.timezone("timezone", timezone)
+        store = with_others(open_location(table_uri, storage_options), outside, storage_options)
+        self._handle = Handle(store, attempts=attempts, timezone=timezone).open(version)
 
     # --- making and finding tables ---
 
@@ -151,12 +150,13 @@ class DeltaTable(Reading, Statements):
         )
 
     @classmethod
-    def in_store(cls, store: Store, version: Version | None = None) -> Self:
+    def in_store(cls, store: Store, version: Version | None = None, *, timezone: str | None = None) -> Self:
         """The table in a store that is open already.
 
         Args:
             store: the store of the table's folder.
             version: a version or a time, as the constructor takes it. Errors are those of the constructor.
+            timezone: the zone of times without one, as the constructor takes it.
 
         Example::
 
@@ -165,20 +165,13 @@ class DeltaTable(Reading, Statements):
             write_deltalake(uri, rows)
             DeltaTable.in_store(open_store(uri)).count()
         """
+        return cls._of(Handle(store, timezone=arguments.timezone("timezone", timezone)).open(version))
+
+    @classmethod
+    def _of(cls, handle: Handle) -> Self:
         table = cls.__new__(cls)
-        table._open(store, version)  # noqa: SLF001 - of this class
+        table._handle = handle  # noqa: SLF001 - of this class
         return table
-
-    def _open(self, store: Store, version: Version | None) -> None:
-        from refdelta.engine.log.snapshot import load_snapshot
-
-        self._store, self._pinned = store, version is not None
-        if version is None:
-            began = time.monotonic()
-            self._snapshot = load_snapshot(store)
-            self._seen = self._snapshot, began
-        else:
-            self.load_as_version(version)
 
     @classmethod
     def for_path(cls, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> DeltaTable:
@@ -261,7 +254,8 @@ class DeltaTable(Reading, Statements):
         from refdelta.transaction.time_travel import snapshot_at
         from refdelta.transaction.transaction import Transaction
 
-        source = self._snapshot if version is None else snapshot_at(self._store, version, self._timezone)
+        handle = self._handle
+        source = handle.snapshot if version is None else snapshot_at(handle.store, version, handle.timezone)
         store = open_location(target, storage_options)
         if has_log(store):
             raise TableAlreadyExistsError(f"there is a table at {store.uri}; a clone needs a folder without a table")
@@ -269,8 +263,8 @@ class DeltaTable(Reading, Statements):
             clone(txn, source)
             txn.commit()
 
-        beside = self._store.roots if isinstance(self._store, MultiRootStore) else ()
-        own = self._store.inner if isinstance(self._store, MultiRootStore) else self._store
+        beside = handle.store.roots if isinstance(handle.store, MultiRootStore) else ()
+        own = handle.store.inner if isinstance(handle.store, MultiRootStore) else handle.store
         return type(self).in_store(MultiRootStore(store, [own, *beside]))
 
     def __repr__(self) -> str:
@@ -279,7 +273,8 @@ class DeltaTable(Reading, Statements):
     def _repr_html_(self) -> str:
         from refdelta.wording import table
 
-        partitioned = {name.lower() for name in self._snapshot.partition_columns}
+        snapshot = self._handle.snapshot
+        partitioned = {name.lower() for name in snapshot.partition_columns}
         columns = [
             (
                 field.name,
@@ -289,7 +284,7 @@ class DeltaTable(Reading, Statements):
             )
             for field in self.schema().to_arrow()
         ]
-        files = f"{self._snapshot.num_files:,} files of {self._snapshot.size_bytes:,} bytes"
+        files = f"{snapshot.num_files:,} files of {snapshot.size_bytes:,} bytes"
         return table(columns, caption=f"{self.table_uri}, version {self.version()}: {files}")
 
 
@@ -373,7 +368,11 @@ def create_in(
         else:
             creation.replace(txn, txn.existing, made, rows=rows)
         txn.commit()
-    table = DeltaTable.__new__(DeltaTable)
-    table._store, table._pinned = store, False  # noqa: SLF001 - of this module
-    table.adopt(txn.result_snapshot or load_snapshot(store), alone=txn.alone)
-    return table
+    handle = Handle(store)
+    handle.adopt(txn.result_snapshot or load_snapshot(store), alone=txn.alone)
+    return table_of(handle)
+
+
+def table_of(handle: Handle) -> DeltaTable:
+    """The table that has this handle."""
+    return DeltaTable._of(handle)  # noqa: SLF001 - of this module

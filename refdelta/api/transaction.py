@@ -2,76 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Unpack
+import warnings
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self
 
-import pyarrow as pa
+from refdelta.operations.write.target import WriteRequest
 
-from refdelta.api.alter import Alterations
-from refdelta.engine.arrow.arrays import empty_table, narrowed
-from refdelta.engine.log.state import to_adds
-from refdelta.engine.parquet.dv import to_bitmap
-from refdelta.errors import InvalidArgumentError
-from refdelta.operations.alter.unmapping import removes_mapping
-from refdelta.operations.dml.rewrite_result import RewriteResult
-from refdelta.operations.layout import STATEMENTS
-from refdelta.operations.layout.auto_compact import auto_compact
-from refdelta.operations.write.append import Rows, WrittenFiles, append
-from refdelta.operations.write.request import WriteRequest, describe_write
-from refdelta.operations.write.source import Source, open_source, record_reads
-from refdelta.transaction.options import check_options
-from refdelta.transaction.transaction import Transaction
-
-# The other statements are imported by their methods, so that the first append of a process starts faster.
+# The statements are imported by their methods, so that a transaction begins faster.
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    import pyarrow as pa
 
     from refdelta.api.merge_builder import TableMerger
+    from refdelta.api.table_transaction import TableTransaction
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Report
-    from refdelta.operations.merge.request import MergeRequest
-    from refdelta.transaction.options import CommitOptions
     from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
-    from refdelta_storage import Store
+    from refdelta.transaction.transaction import Transaction
 
 P = ParamSpec("P")
 
-_REARRANGES = frozenset(STATEMENTS.values())
-"""Statements that change no data, and so cannot share a commit with appends."""
 
-_MENDS = frozenset({"set_properties", "unset_properties", "restore", "read", "domain_metadata", "commit", "abort"})
-"""Statements that replace properties of the table, and calls that do not depend on valid ones."""
-
-_ADDS_NO_ROWS = _REARRANGES | {"restore", "repair", "backfill_row_ids"}
-"""Statements after which no auto-compaction is due."""
-
-_MIXED = (
-    "cannot mix an append with {} in one transaction, since that sets dataChange=false; commit and begin another one"
-)
-
-
-class WriteTransaction(Transaction, Alterations[None]):
+class WriteTransaction:
     """One snapshot, statements over it, one commit; made by :meth:`refdelta.DeltaTable.begin`.
 
     A statement reads and writes files when it is called, and is visible to other transactions after :meth:`commit`.
     Statements see the snapshot only, not the writes of their own transaction. A transaction can have any number of
     reads and appends, and one statement of another kind.
 
-    As a context manager it is aborted if the block ends without a commit.
-
-    Args:
-        store: as for :class:`~refdelta.transaction.transaction.Transaction`, like the next two.
-        snapshot: see ``store``.
-        age: see ``store``.
-        on_commit: called after the commit, if the snapshot after it could be read: with this snapshot, and with
-            ``alone``, which is true if the first attempt succeeded.
-        timezone: the zone of times without one, for statements that name none; as :class:`refdelta.DeltaTable` takes
-            it.
-        options: how to commit; see :class:`~refdelta.transaction.options.CommitOptions`.
-
-    Raises:
-        UnsupportedFeatureError: the table needs a feature that this engine cannot write.
+    As a context manager it is aborted if the block ends without a commit. If it has written files and is dropped
+    without an end, a ``ResourceWarning`` says where it began, and the files are removed. It cannot be copied or
+    pickled, and a forked child cannot end it.
 
     Example::
 
@@ -81,26 +43,24 @@ class WriteTransaction(Transaction, Alterations[None]):
             txn.commit()
     """
 
-    def __init__(
-        self,
-        store: Store,
-        snapshot: Snapshot | None,
-        *,
-        age: float | None = 0.0,
-        on_commit: Callable[..., None] | None = None,
-        timezone: str | None = None,
-        **options: Unpack[CommitOptions],
-    ):
-        super().__init__(store, snapshot, age=age, **options)
-        self._on_commit = on_commit
-        self._timezone = timezone
-        self._appended = WrittenFiles([], 0)
-        self._report: Report | None = None
+    def __init__(self, transaction: TableTransaction):
+        self._transaction = transaction
 
-    def _check_open(self, verb: str) -> None:
-        super()._check_open(verb)
-        if verb not in _MENDS:
-            self.check_valid()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transaction.__exit__(kind, error, trace)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        self._transaction.__reduce_ex__(protocol)
+
+    @property
+    def version(self) -> int:
+        """The version that the transaction reads."""
+        return self._transaction.version
 
     # --- reading ---
 
@@ -124,35 +84,7 @@ class WriteTransaction(Transaction, Alterations[None]):
                     txn.append(rows)
                 txn.commit()
         """
-        from refdelta.core.expressions.predicate import TRUE
-        from refdelta.engine.expressions.sql import parse_predicate
-        from refdelta.engine.scan.filters import BoundFilter, row_filter
-        from refdelta.engine.scan.reader import POSITION, ScanFile, read_file
-        from refdelta.engine.scan.scan import plan_scan, scan_files
-
-        self._check_open("read")
-        snapshot = self.existing
-        if isinstance(predicate, str):
-            # Parsed once, at the transaction's time, so that the recorded predicate is the one that was read with.
-            predicate = parse_predicate(predicate, snapshot.schema, now=self.now)
-        flt = row_filter(predicate, snapshot.schema)
-        files = snapshot.files
-        with self.reading(flt.predicate if isinstance(flt, BoundFilter) else TRUE, lambda: to_adds(files)):
-            scan = plan_scan(snapshot, columns, predicate)
-            files = scan.files
-            plan, store = dataclasses.replace(scan.plan, positions=True), scan.store
-
-            def rows(file: ScanFile) -> pa.Table:
-                return pa.Table.from_batches(list(read_file(store, file, plan)), plan.schema)
-
-            tables = list((self.executor or scan.executor).map(rows, scan_files(scan)))
-        hit = [index for index, table in enumerate(tables) if table.num_rows]
-        for index, add in zip(hit, to_adds(scan.files.take(pa.array(hit, pa.int64()))), strict=True):
-            self.read_rows(add, to_bitmap(tables[index].column(POSITION.name)))
-        found = pa.concat_tables([empty_table(plan.schema), *tables]).drop_columns([POSITION.name])
-        if scan.parts is None:
-            return found
-        return pa.Table.from_batches([narrowed(batch, scan.schema) for batch in found.to_batches()], scan.schema)
+        return self._transaction.read(columns, predicate)
 
     def domain_metadata(self) -> dict[str, str]:
         """The metadata domains of the snapshot, by name, with their configurations (PROTOCOL.md, "Domain Metadata").
@@ -169,9 +101,10 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.set_domain_metadata("app.total", str(total + len(rows)))
                 txn.commit()
         """
-        self._check_open("domain_metadata")
-        self.read_domains()
-        return {name: domain.configuration for name, domain in self.existing.domains.items()}
+        txn = self._transaction
+        txn.check_open("domain_metadata")
+        txn.read_domains()
+        return {name: domain.configuration for name, domain in txn.existing.domains.items()}
 
     # --- writing ---
 
@@ -195,7 +128,8 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.append(rows)
                 txn.commit()
         """
-        self.write(data, WriteRequest(mode="append", target_file_size=target_file_size, timezone=timezone))
+        request = WriteRequest(mode="append", target_file_size=target_file_size, timezone=timezone)
+        self._transaction.write(data, request)
 
     def overwrite(
         self,
@@ -228,60 +162,7 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.commit()
         """
         request = WriteRequest("overwrite", predicate=predicate, target_file_size=target_file_size, timezone=timezone)
-        self.write(data, request)
-
-    def write(self, data: Any, request: WriteRequest, *, always: bool = False) -> None:
-        """Run a write request: the statement of :func:`refdelta.write_deltalake`.
-
-        Args:
-            data: as for :meth:`append`, or rows that other processes write.
-            request: the mode and its arguments.
-            always: commit even if there are no rows.
-
-        Raises:
-            SchemaMismatchError: the data does not fit the table; nothing was written.
-            ConstraintViolationError: a row is outside of the predicate, or breaks a rule of the table.
-        """
-        if request.mode == "overwrite":
-            with self.statement("overwrite"):
-                if not self.already_recorded:
-                    self._overwrite(self._rows(data, request), request, always=always)
-            return
-        self._check_open("append")
-        if self._statement in _REARRANGES:
-            raise InvalidArgumentError(_MIXED.format(self._statement))
-        if removes_mapping(self):
-            raise InvalidArgumentError(_MIXED.format("the end of a column mapping"))
-        if self.already_recorded:
-            return
-        with self.all_or_nothing():
-            rows = self._rows(data, request)
-            target = request.target(self.snapshot, rows.schema)
-            written = append(self, rows, target, target_file_size=request.target_file_size)
-        self._appended = WrittenFiles([*self._appended.adds, *written.adds], self._appended.rows + written.rows)
-        if self._statement is None:
-            describe_write(self, target, self._appended, RewriteResult([], [], 0), mode=request.mode, always=always)
-
-    def _overwrite(self, rows: Rows, request: WriteRequest, *, always: bool) -> None:
-        from refdelta.operations.write.overwrite import overwrite, overwrite_partitions, replace_where
-
-        target, size = request.target(self.snapshot, rows.schema), request.target_file_size
-        if request.predicate is not None:
-            written, rewritten = replace_where(self, rows, target, request.predicate, target_file_size=size)
-        elif request.partition_overwrite is not None:
-            written, rewritten = overwrite_partitions(self, rows, target, target_file_size=size)
-        else:
-            written, rewritten = overwrite(self, rows, target, target_file_size=size)
-        describe_write(
-            self,
-            target,
-            written,
-            rewritten,
-            mode=request.mode,
-            predicate=request.predicate,
-            dynamic=request.partition_overwrite is not None,
-            always=always,
-        )
+        self._transaction.write(data, request)
 
     def delete(self, predicate: str | None = None) -> None:
         """Delete the rows for which ``predicate`` is true, or all rows, as :meth:`refdelta.DeltaTable.delete`.
@@ -302,7 +183,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.dml.delete import delete
 
-        self.run("delete", delete, predicate)
+        self._transaction.run("delete", delete, predicate)
 
     def update(
         self,
@@ -318,9 +199,7 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.update({"amount": "amount + 1"}, predicate="id = 2")
                 txn.commit()
         """
-        from refdelta.operations.dml.update import update
-
-        self.run("update", update, updates=updates, new_values=new_values, predicate=predicate, timezone=self._timezone)
+        self._transaction.update(updates, new_values, predicate)
 
     def merge(
         self,
@@ -342,20 +221,14 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.commit()
         """
         from refdelta.api.merge_builder import TableMerger
-        from refdelta.operations.merge.request import MergeRequest
+        from refdelta.operations.merge.plan import MergeRequest
 
-        self._check_open("merge")
+        txn = self._transaction
+        txn.check_open("merge")
         return TableMerger(
             MergeRequest.of(predicate, source_alias, target_alias, merge_schema, timezone),
-            lambda request: self.run_merge(source, request),
+            lambda request: txn.merge(source, request),
         )
-
-    def run_merge(self, source: Any, request: MergeRequest) -> None:
-        """Run a MERGE of these clauses; the source is that of :meth:`merge`."""
-        from refdelta.operations.merge.merge import merge
-
-        zone = request.timezone or self._timezone
-        self.run("merge", merge, source, dataclasses.replace(request, timezone=zone))
 
     def restore(self, target: Version, *, ignore_missing_files: bool = False) -> None:
         """Restore an earlier version or time of the table, as :meth:`refdelta.DeltaTable.restore`.
@@ -366,17 +239,7 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.restore(0)
                 txn.commit()
         """
-        from refdelta.operations.maintenance.restore import restore
-        from refdelta.transaction.time_travel import snapshot_at
-
-        is_version = isinstance(target, int)
-        parameters = {"version": target if is_version else None, "timestamp": None if is_version else str(target)}
-
-        def stage(txn: Transaction, snapshot: Snapshot) -> None:
-            then = snapshot_at(txn.store, target, self._timezone)
-            restore(txn, snapshot, then, parameters=parameters, ignore_missing_files=ignore_missing_files)
-
-        self.run("restore", stage)
+        self._transaction.restore(target, ignore_missing_files=ignore_missing_files)
 
     def repair(self) -> None:
         """Remove the entries of data files that are gone, as :meth:`refdelta.DeltaTable.repair`.
@@ -389,7 +252,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.maintenance.repair import repair
 
-        self.run("repair", repair)
+        self._transaction.run("repair", repair)
 
     def compact(
         self, partition_filters: Any = None, target_size: int | None = None, *, min_file_size: int | None = None
@@ -404,7 +267,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.layout.optimize import OptimizeRequest
 
-        self.optimize(
+        self._transaction.optimize(
             OptimizeRequest(aim="compact", filters=partition_filters, target_size=target_size, min_size=min_file_size)
         )
 
@@ -421,7 +284,9 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.layout.optimize import OptimizeRequest
 
-        self.optimize(OptimizeRequest(aim="sort", columns=columns, filters=partition_filters, target_size=target_size))
+        self._transaction.optimize(
+            OptimizeRequest(aim="sort", columns=columns, filters=partition_filters, target_size=target_size)
+        )
 
     def cluster(self, target_size: int | None = None, *, full: bool = False) -> None:
         """Cluster files by the table's clustering columns, as :meth:`refdelta.api.optimizer.TableOptimizer.cluster`.
@@ -435,7 +300,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.layout.optimize import OptimizeRequest
 
-        self.optimize(OptimizeRequest(aim="cluster", target_size=target_size, full=full))
+        self._transaction.optimize(OptimizeRequest(aim="cluster", target_size=target_size, full=full))
 
     def reorg_purge(self, partition_filters: Any = None, target_size: int | None = None) -> None:
         """Rewrite files with deletion vectors, as :meth:`refdelta.DeltaTable.reorg_purge`.
@@ -448,22 +313,7 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.layout.optimize import OptimizeRequest
 
-        self.optimize(OptimizeRequest(aim="purge", filters=partition_filters, target_size=target_size))
-
-    def optimize(self, request: OptimizeRequest, work: OptimizeWork | None = None) -> None:
-        """Rewrite files without changing data: the statement of :attr:`refdelta.DeltaTable.optimize`.
-
-        Args:
-            request: the aim of the rewrite and its arguments.
-            work: the bins that are left after earlier transactions, and after this one; None to rewrite all.
-        """
-        from refdelta.operations.layout.optimize import optimize
-
-        statement = STATEMENTS[request.aim]
-        self._check_adds_no_rows(statement)
-        self._report = self.run(statement, optimize, request, work)
-        if self._report is None and work is not None:
-            work.skip()
+        self._transaction.optimize(OptimizeRequest(aim="purge", filters=partition_filters, target_size=target_size))
 
     def reorg_upgrade_uniform(self, iceberg_compat_version: int = 2) -> None:
         """Make the table readable as Iceberg's, as :meth:`refdelta.DeltaTable.reorg_upgrade_uniform`.
@@ -474,41 +324,289 @@ class WriteTransaction(Transaction, Alterations[None]):
                 txn.reorg_upgrade_uniform()
                 txn.commit()
         """
-        from refdelta.operations.layout.reorg_uniform import upgrade_uniform
-
-        statement = STATEMENTS["upgrade"]
-        self._check_adds_no_rows(statement)
-        self.run(statement, upgrade_uniform, iceberg_compat_version)
-
-    def _check_adds_no_rows(self, statement: str) -> None:
-        if self._appended.adds:
-            raise InvalidArgumentError(_MIXED.format(statement))
+        self._transaction.upgrade_uniform(iceberg_compat_version)
 
     # --- ALTER TABLE ---
 
-    def set_properties(self, properties: Mapping[str, Any]) -> None:
-        """Set table properties, as :meth:`refdelta.api.alter.TableAlterer.set_table_properties`.
+    def set_table_properties(self, properties: Mapping[str, Any]) -> None:
+        """Set table properties; other properties do not change; as
+        :meth:`refdelta.api.alter.TableAlterer.set_table_properties`.
 
         Example::
 
             with table.begin() as txn:
-                txn.set_properties({"delta.appendOnly": "true"})
+                txn.set_table_properties({"delta.enableDeletionVectors": "true", "owner": "Ada"})
                 txn.commit()
         """
+        from refdelta.operations.alter.properties import set_properties
+
+        self._alter(set_properties, properties)
+
+    def unset_table_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
+        """Remove table properties, so that each has its default again; as
+        :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.unset_table_properties(["delta.targetFileSize"], if_exists=True)
+                txn.commit()
+        """
+        from refdelta.operations.alter.properties import unset_properties
+
+        self._alter(unset_properties, names, if_exists=if_exists)
+
+    def cluster_by(self, columns: Sequence[str] | str | None) -> None:
+        """Change the clustering columns of the table (CLUSTER BY); as
+        :meth:`refdelta.api.alter.TableAlterer.cluster_by`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.cluster_by(["day", "id"])
+                txn.commit()
+        """
+        from refdelta.operations.shared.clustering import cluster_by
+
+        self._alter(cluster_by, columns)
+
+    def add_constraint(self, constraints: Mapping[str, str]) -> None:
+        """Add CHECK constraints: conditions that must be true for every row; as
+        :meth:`refdelta.api.alter.TableAlterer.add_constraint`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.add_constraint({"positive": "amount >= 0", "small": "amount < 1000"})
+                txn.commit()
+        """
+        from refdelta.operations.alter.constraints import add_constraint
+
+        self._alter(add_constraint, constraints)
+
+    def drop_constraint(self, name: str, raise_if_not_exists: bool = True) -> None:
+        """Drop a CHECK constraint; as :meth:`refdelta.api.alter.TableAlterer.drop_constraint`.
+
+        Example::
+
+            table.alter.add_constraint({"positive": "amount >= 0"})
+            with table.begin() as txn:
+                txn.drop_constraint("positive")
+                txn.commit()
+        """
+        from refdelta.operations.alter.constraints import drop_constraint
+
+        self._alter(drop_constraint, name, raise_if_not_exists=raise_if_not_exists)
+
+    def set_table_name(self, name: str | None) -> None:
+        """Set the table's name; as :meth:`refdelta.api.alter.TableAlterer.set_table_name`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.set_table_name("orders")
+                txn.commit()
+        """
+        from refdelta.operations.alter.properties import set_table_name
+
+        self._alter(set_table_name, name)
+
+    def set_table_description(self, description: str | None) -> None:
+        """Set the table's description; as :meth:`refdelta.api.alter.TableAlterer.set_table_description`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.set_table_description("one row for each order")
+                txn.commit()
+        """
+        from refdelta.operations.alter.properties import set_table_description
+
+        self._alter(set_table_description, description)
+
+    def add_feature(self, feature: Any, allow_protocol_versions_increase: bool = False) -> None:
+        """Add a feature to the table's protocol, even if the table does not use it; as
+        :meth:`refdelta.api.alter.TableAlterer.add_feature`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.add_feature("deletionVectors", allow_protocol_versions_increase=True)
+                txn.commit()
+        """
+        from refdelta.operations.alter.features import add_feature
+
+        self._alter(add_feature, feature, raise_versions=allow_protocol_versions_increase)
+
+    def add_columns(self, fields: Any) -> None:
+        """Add columns after the existing ones, or fields to structs; as
+        :meth:`refdelta.api.alter.TableAlterer.add_columns`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.add_columns([pa.field("town", pa.string()), pa.field("visits", pa.int32())])
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import add_columns
+
+        self._alter(add_columns, fields)
+
+    def rename_column(self, column: str, new_name: str) -> None:
+        """Rename a column, or a field of a struct; as :meth:`refdelta.api.alter.TableAlterer.rename_column`.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+            with table.begin() as txn:
+                txn.rename_column("amount", "price")
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import rename_column
+
+        self._alter(rename_column, column, new_name)
+
+    def drop_columns(self, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
+        """Drop columns, or fields of structs; as :meth:`refdelta.api.alter.TableAlterer.drop_columns`.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
+            with table.begin() as txn:
+                txn.drop_columns(["day"])
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import drop_columns
+
+        self._alter(drop_columns, columns, if_exists=if_exists)
+
+    def change_type(self, column: str, new_type: Any) -> None:
+        """Widen the type of a column; as :meth:`refdelta.api.alter.TableAlterer.change_type`.
+
+        Example::
+
+            table.alter.set_table_properties({"delta.enableTypeWidening": "true"})
+            with table.begin() as txn:
+                txn.change_type("day", "timestamp_ntz")
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import change_type
+
+        self._alter(change_type, column, new_type)
+
+    def set_nullable(self, column: str, nullable: bool = True) -> None:
+        """Allow or forbid nulls in a column, or in a field of a struct (DROP NOT NULL, SET NOT NULL); as
+        :meth:`refdelta.api.alter.TableAlterer.set_nullable`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.set_nullable("id", False)
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import set_nullable
+
+        self._alter(set_nullable, column, nullable)
+
+    def drop_column_not_null(self, column_name: str) -> None:
+        """Allow nulls in a column: :meth:`set_nullable` by deltalake's name; as
+        :meth:`refdelta.api.alter.TableAlterer.drop_column_not_null`.
+
+        Example::
+
+            table.alter.set_nullable("id", False)
+            with table.begin() as txn:
+                txn.drop_column_not_null("id")
+                txn.commit()
+        """
+        self.set_nullable(column_name)
+
+    def move_column(self, column: str, *, after: str | None = None) -> None:
+        """Change the position of a column, or of a field within its struct; as
+        :meth:`refdelta.api.alter.TableAlterer.move_column`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.move_column("day", after="id")
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import move_column
+
+        self._alter(move_column, column, after=after)
+
+    def set_default(self, column: str, default: str) -> None:
+        """Set a column's default: the value in new rows whose writer leaves the column out; as
+        :meth:`refdelta.api.alter.TableAlterer.set_default`.
+
+        Example::
+
+            table.alter.add_feature("allowColumnDefaults", allow_protocol_versions_increase=True)
+            with table.begin() as txn:
+                txn.set_default("amount", "0.0")
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import set_default
+
+        self._alter(set_default, column, default)
+
+    def drop_default(self, column: str) -> None:
+        """Remove the default of a column; as :meth:`refdelta.api.alter.TableAlterer.drop_default`.
+
+        Example::
+
+            table.alter.add_feature("allowColumnDefaults", allow_protocol_versions_increase=True)
+            table.alter.set_default("amount", "0.0")
+            with table.begin() as txn:
+                txn.drop_default("amount")
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import set_default
+
+        self._alter(set_default, column, None)
+
+    def set_column_metadata(self, column: str, metadata: Mapping[str, Any]) -> None:
+        """Set entries of a column's metadata in the schema, such as its ``comment``, which Spark shows; as
+        :meth:`refdelta.api.alter.TableAlterer.set_column_metadata`.
+
+        Example::
+
+            with table.begin() as txn:
+                txn.set_column_metadata("amount", {"comment": "in euro"})
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import set_column_metadata
+
+        self._alter(set_column_metadata, column, metadata)
+
+    def sync_identity(self, column: str) -> None:
+        """Set an identity column's high watermark to the furthest number in the table, which is read for it; as
+        :meth:`refdelta.api.alter.TableAlterer.sync_identity`.
+
+        Example::
+
+            schema = pa.schema({"id": pa.int64(), "town": pa.string()})
+            table = DeltaTable.create(uri, schema, identity={"id": Identity(always=False)})
+            write_deltalake(table, pa.table({"id": [7], "town": ["Oslo"]}), mode="append")
+            with table.begin() as txn:
+                txn.sync_identity("id")  # the next number is 8
+                txn.commit()
+        """
+        from refdelta.operations.alter.columns import sync_identity
+
+        self._alter(sync_identity, column)
+
+    def set_properties(self, properties: Mapping[str, Any]) -> None:
+        """Deprecated: the same as :meth:`set_table_properties`."""
+        _deprecated("set_properties", "set_table_properties")
         self.set_table_properties(properties)
 
     def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
-        """Remove table properties, as :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.unset_properties(["delta.appendOnly"], if_exists=True)
-                txn.commit()
-        """
+        """Deprecated: the same as :meth:`unset_table_properties`."""
+        _deprecated("unset_properties", "unset_table_properties")
         self.unset_table_properties(names, if_exists=if_exists)
 
-    def set_domain_metadata(self, domain: str, configuration: str | None, **options: Unpack[CommitOptions]) -> None:
+    def set_domain_metadata(self, domain: str, configuration: str | None) -> None:
         """Set or remove a metadata domain of an application, in the same commit as other statements.
 
         A transaction can set any number of domains. Of two concurrent transactions that set the same domain, the second
@@ -517,7 +615,6 @@ class WriteTransaction(Transaction, Alterations[None]):
         Args:
             domain: its name, which must not begin with ``delta.``.
             configuration: its value; None removes the domain.
-            options: none; they are arguments of :meth:`refdelta.DeltaTable.begin`.
 
         Raises:
             InvalidArgumentError: the domain belongs to engines, is to be removed and does not exist, or was set by this
@@ -533,20 +630,15 @@ class WriteTransaction(Transaction, Alterations[None]):
         """
         from refdelta.operations.alter.domains import set_domain
 
-        self._check_open("set_domain_metadata")
-        _check_no_options(options)
-        if not self.already_recorded:
-            set_domain(self, self.existing, domain, configuration)
+        txn = self._transaction
+        txn.check_open("set_domain_metadata")
+        if not txn.already_recorded:
+            set_domain(txn, txn.existing, domain, configuration)
 
     def _alter(
-        self,
-        options: CommitOptions,
-        operation: Callable[Concatenate[Transaction, Snapshot, P], None],
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self, operation: Callable[Concatenate[Transaction, Snapshot, P], None], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        _check_no_options(options)
-        self.run(operation.__name__, operation, *args, **kwargs)
+        self._transaction.run(operation.__name__, operation, *args, **kwargs)
 
     # --- the end ---
 
@@ -568,36 +660,25 @@ class WriteTransaction(Transaction, Alterations[None]):
                 result = txn.commit()
             result.version
         """
-        self._check_open("commit")
-        try:
-            if self.is_fed:
-                from refdelta.operations.dml.rewrite import record_inserts
+        return self._transaction.commit()
 
-                record_inserts(self, self._appended.adds)
-        except BaseException:
-            self.abort()
-            raise
-        result = super().commit()
-        if self._report:
-            result = dataclasses.replace(result, metrics={**self._report(self.kept_groups), **result.metrics})
-        if self._statement not in _ADDS_NO_ROWS:
-            auto_compact(self)
-        if self._on_commit and self.result_snapshot:
-            self._on_commit(self.result_snapshot, alone=self.alone)
-        return result
+    def abort(self) -> None:
+        """End the transaction without a commit. The files that it wrote are removed. In a forked child it does nothing,
+        since the transaction is its parent's.
 
-    def _rows(self, data: Any, request: WriteRequest) -> Rows:
-        """The rows to write. Raises ``InvalidArgumentError`` for rows of this table in another version."""
-        rows = data if isinstance(data, Rows) else open_source(data)
-        if isinstance(rows, Source):
-            record_reads(self, rows.tables)
-            rows.convert_for(request.kept_schema(self.snapshot), request.timezone or self._timezone)
-        return rows
+        Raises:
+            InvalidArgumentError: the transaction has ended already.
+
+        Example::
+
+            txn = table.begin()
+            txn.append(rows)
+            txn.abort()
+        """
+        self._transaction.abort()
 
 
-def _check_no_options(options: CommitOptions) -> None:
-    check_options(options)
-    if options:
-        raise InvalidArgumentError(
-            f"{', '.join(sorted(options))}: pass these options to begin(), not to a statement of its transaction"
-        )
+def _deprecated(name: str, instead: str) -> None:
+    warnings.warn(
+        f"WriteTransaction.{name} is deprecated, and goes in 0.4: use {instead}", DeprecationWarning, stacklevel=3
+    )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.api.handle import Handle
+from refdelta.api.reading import handle_of
 from refdelta.api.table import DeltaTable
-from refdelta.api.transaction import WriteTransaction
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.errors import InvalidArgumentError, ProtocolChangedException, TableNotFoundError
 from refdelta.operations.write.append import Rows
-from refdelta.operations.write.request import WriteRequest
 from refdelta.operations.write.source import open_source
+from refdelta.operations.write.target import WriteRequest
 from refdelta.transaction.options import check_options, without_attempts
 from refdelta.transaction.results import CommitResult
 
@@ -118,30 +118,28 @@ def write_deltalake(
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
     if table is not None and outside:
         raise InvalidArgumentError("outside goes with a URI; a DeltaTable takes it in its constructor")
-    store = table.store if table else _opened(table_or_uri, storage_options, outside)  # type: ignore[arg-type]
+    handle = handle_of(table) if table else Handle(_opened(table_or_uri, storage_options, outside))  # type: ignore[arg-type]
 
     def write(snapshot: Snapshot | None, age: float | None) -> CommitResult:
         if not request.goes_ahead(snapshot):
             return CommitResult(version=None)
         source = open_source(data)
-        if (read := source.tables.of(store)) is not None:
+        if (read := source.tables.of(handle.store)) is not None:
             # The rows are those of that snapshot, so the transaction begins there.
             snapshot, age = read, None
-        begin = table.begin_at if table else partial(WriteTransaction, store)
-        with begin(snapshot, age=age, **own) as txn:
+        with handle.begin_at(snapshot, age, **own) as txn:
             return write_and_commit(txn, source, request)
 
     # Data with a length is in memory, and can be read a second time.
     again = request.mode == "append" and hasattr(data, "__len__")
-    handle = table or Handle()
     handle.check_readable_again(data, options)
     return handle.repeated(
-        lambda: write(existing(store), 0.0) if table is None else table.over_newest(write, again=again), options
+        lambda: handle.over_newest(write, again=again) if table else write(existing(handle.store), 0.0), options
     )
 
 
 def write_and_commit(
-    txn: WriteTransaction, rows: Rows, request: WriteRequest, *, reads_target: bool = False
+    txn: TableTransaction, rows: Rows, request: WriteRequest, *, reads_target: bool = False
 ) -> CommitResult:
     """Write rows in a transaction and commit it: the last step of :func:`write_deltalake` and of Spark's writes.
 

@@ -8,7 +8,7 @@ several. :class:`UnityCatalog` is a client of a server that speaks Unity Catalog
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from refdelta.catalog.base import Catalog
@@ -20,16 +20,25 @@ __all__ = ["Catalog", "SqlCatalog", "UnityCatalog", "open_catalog"]
 _HOMES = {"Catalog": "base", "SqlCatalog": "sql", "UnityCatalog": "unity"}
 
 
-def open_catalog(url: str, storage_options: "Mapping[str, str] | None" = None) -> "Catalog":
+def open_catalog(
+    url: str,
+    storage_options: "Mapping[str, str] | None" = None,
+    locations: "Iterable[str] | None" = None,
+    *,
+    timeout: float | None = None,
+) -> "Catalog":
     """The catalog at a URL: a :class:`UnityCatalog` for ``http`` and ``https``, a :class:`SqlCatalog` for all others.
 
     Args:
         url: the URL of the server or of the database. The token for a server comes from the environment,
             ``REFDELTA_TOKEN``.
         storage_options: options of the stores of its tables.
+        locations: the folders below which tables are opened; None for those that each class has by default.
+        timeout: of a database, after how many seconds a wait for it ends, as for :class:`SqlCatalog`; None for its
+            default.
 
     Raises:
-        InvalidArgumentError: the URL is wrong, or a package is not installed.
+        InvalidArgumentError: the URL is wrong, or a package is not installed, or ``timeout`` is given for a server.
         StoreError: the database cannot be reached.
 
     Example::
@@ -41,12 +50,16 @@ def open_catalog(url: str, storage_options: "Mapping[str, str] | None" = None) -
     if url.partition("://")[0].lower() not in {"http", "https"}:
         from refdelta.catalog.sql import SqlCatalog
 
-        return SqlCatalog(url, storage_options=storage_options)
+        return SqlCatalog(url, None, storage_options, locations=locations, timeout=timeout)
     import os
 
     from refdelta.catalog.unity import UnityCatalog
+    from refdelta.errors import InvalidArgumentError
 
-    return UnityCatalog(url, os.environ.get("REFDELTA_TOKEN") or None, storage_options)
+    if timeout is not None:
+        raise InvalidArgumentError(f"timeout is for the database of a catalog, and {url} is a server")
+
+    return UnityCatalog(url, os.environ.get("REFDELTA_TOKEN") or None, storage_options, locations=locations)
 
 
 def __getattr__(name: str) -> "Any":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import abc
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from refdelta import arguments
-from refdelta.api.table import DeltaTable, create_in
+from refdelta.api.handle import Handle
+from refdelta.api.table import DeltaTable, create_in, table_of
+from refdelta.catalog.locations import Locations, place_of, refused
 from refdelta.catalog.own_files import delete_own_files, discard_creation
 from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
 from refdelta.engine.log.listing import has_log
@@ -27,7 +30,7 @@ from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from refdelta import CommitProperties, Identity
     from refdelta.transaction.time_travel import Version
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 
 CommitMode: TypeAlias = Literal["staged", "inline"]
 
+log = logging.getLogger("refdelta")
+
+LONGEST_NAME = 1024
+_SHOWN = 10
 _TRIES = 10
 _FEATURES = {
     "delta.feature.catalogManaged": "supported",
@@ -94,10 +101,16 @@ class Catalog(abc.ABC):
 
     Args:
         storage_options: options of the stores of its tables.
+        locations: the folders below which tables are opened: paths or URIs.
     """
 
-    def __init__(self, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        storage_options: Mapping[str, str] | None = None,
+        locations: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
         self._options = dict(arguments.mapping("storage_options", storage_options) or {})
+        self._locations = Locations(locations)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -160,6 +173,8 @@ class Catalog(abc.ABC):
         checked_name(name)
         if commits not in ("staged", "inline"):
             raise InvalidArgumentError(f"commits is one of 'staged', 'inline', not {commits!r}")
+        if location is not None:
+            self._locations.add(location)
         given = dict(arguments.mapping("configuration", configuration) or {})
         asked = {key.lower() for key in given}
         properties = {key: value for key, value in _DEFAULTS.items() if key.lower() not in asked}
@@ -229,11 +244,12 @@ class Catalog(abc.ABC):
         """
         checked_name(name)
         table = DeltaTable(location, storage_options=self._options)
+        self._locations.add(location)
         with store_errors(f"register {name}"):
             self._register(name, str(location))
         return table
 
-    def table(self, name: str, version: Version | None = None) -> DeltaTable:
+    def table(self, name: str, version: Version | None = None, *, timezone: str | None = None) -> DeltaTable:
         """A table of the catalog, with every verb of :class:`refdelta.DeltaTable`.
 
         If the catalog does not agree with the folder, since one of them was restored from an older copy, every verb
@@ -242,6 +258,7 @@ class Catalog(abc.ABC):
         Args:
             name: its name.
             version: a version or a time, as the constructor of ``DeltaTable`` takes it.
+            timezone: the zone of times without one, as that constructor takes it.
 
         Raises:
             TableNotFoundError: the catalog has no table of this name; the message suggests a similar one.
@@ -257,14 +274,14 @@ class Catalog(abc.ABC):
             entry = self._entry(checked_name(name))
             store = self._store(entry)
         if not entry.managed:
-            return DeltaTable.in_store(store, version)
+            return DeltaTable.in_store(store, version, timezone=timezone)
         log = self._managed(entry, store)
         try:
-            return DeltaTable.in_store(log, version)
+            return DeltaTable.in_store(log, version, timezone=timezone)
         except CatalogMismatchError:
             if version is not None:
                 raise
-            return _UnreadTable.of(log)
+            return table_of(_UnreadHandle(log))
 
     def publish(self, name: str) -> int:
         """Write the ratified commits of a table into its log, as writers do in the background.
@@ -297,14 +314,18 @@ class Catalog(abc.ABC):
 
         Args:
             name: its name.
-            purge: whether its files are deleted, too: those that its log names, and its log. Other tables in folders
-                below stay, and files of other programs. Without ``purge``, the files of a catalog-managed table stay,
-                all its commits are published first, and no engine can commit to them any more.
+            purge: whether its files are deleted, too: those that its log names, leftovers of writers in its folder and
+                in those of its partitions (``part-*.parquet``, ``cdc-*.parquet``, ``deletion_vector_*.bin``), its
+                change data, and its log. Other tables in folders below stay, and all other files; a warning of the
+                logger ``refdelta`` names them. Without ``purge``, the files of a catalog-managed table stay, all its
+                commits are published first, and no engine can commit to them any more.
 
         From the first step on no commit is ratified. If this call does not come to its end, it can be repeated.
 
         Raises:
             TableNotFoundError: the catalog has no table of this name.
+            InvalidArgumentError: another name of the catalog has the same folder, and ``purge`` is True; or the folder
+                is not where this client opens tables.
             StoreError: the store or the catalog cannot be reached, or its reply was lost; the message says whether the
                 table may be dropped.
 
@@ -317,6 +338,7 @@ class Catalog(abc.ABC):
         with store_errors(f"drop {name}"):
             entry = self._entry(checked_name(name), staging=True)
             store = self._store(entry)
+            neighbours = self._neighbours(entry) if purge else {}
             background.settle(store.uri)
             sealed = self._seal(entry, purge=purge)
             if not purge:
@@ -325,11 +347,34 @@ class Catalog(abc.ABC):
                 self._drop(entry)
             elif entry.managed and sealed:
                 # Its row stays until its files are gone, so that this can be repeated.
-                delete_own_files(self._managed(entry, store), store, entry.table_id)
+                left = delete_own_files(self._managed(entry, store), store, entry.table_id, **neighbours)
                 self._drop(entry)
+                _warn_of(left, store)
             else:
                 self._drop(entry)
-                delete_own_files(store, store, entry.table_id)
+                _warn_of(delete_own_files(store, store, entry.table_id, **neighbours), store)
+
+    def _neighbours(self, entry: Entry) -> dict[str, Any]:
+        """The arguments of :func:`delete_own_files` by which other tables of the catalog stay.
+
+        Raises ``InvalidArgumentError`` if a table of the file system has two names; a managed one is recognized by the
+        id in its log.
+        """
+        own = place_of(entry.location)
+        inside, around = [], False
+        for name, location in self._others(entry):
+            other = place_of(location)
+            if own is None or other is None or own[0] != other[0]:
+                continue
+            if own == other and not entry.managed:
+                raise InvalidArgumentError(
+                    f"{entry.name} is not purged: {name} has the same folder, {entry.location}; drop one of the two "
+                    "without purge first"
+                )
+            if other[1].startswith(f"{own[1]}/"):
+                inside.append(other[1].removeprefix(f"{own[1]}/"))
+            around = around or own[1].startswith(f"{other[1]}/")
+        return {"inside": inside, "leftovers": not around}
 
     def adopt(self, name: str, *, discard: bool = False) -> Adoption:
         """Take over the versions that a table's folder has, after its catalog or its folder was restored from a copy.
@@ -501,45 +546,61 @@ class Catalog(abc.ABC):
     @abc.abstractmethod
     def _ratifier(self, entry: Entry) -> Ratifier: ...
 
+    def _others(self, entry: Entry) -> Sequence[tuple[str, str]]:  # noqa: ARG002 - for catalogs that can say
+        """The names and locations of all other tables, also of those that are being created or dropped."""
+        return ()
+
     def _required(self, entry: Entry) -> Mapping[str, str]:  # noqa: ARG002 - for catalogs that require some
         """The properties that the catalog requires of a table that is being created."""
         return {}
 
     def _store(self, entry: Entry) -> Store:
-        """The folder of a table."""
+        """The folder of a table. Raises ``InvalidArgumentError`` if it is not where this client opens tables."""
+        if not self._locations.cover(entry.location):
+            raise refused(entry.name, entry.location, self.name, self._locations)
         return open_location(entry.location, self._options)
 
     def _managed(self, entry: Entry, store: Store) -> ManagedStore:
         return ManagedStore(store, self._ratifier(entry))
 
 
-class _UnreadTable(DeltaTable):
-    """A table that could not be read when it was opened: each use tries again, and raises the error."""
+def _warn_of(left: Sequence[str], store: Store) -> None:
+    if left:
+        more = f", and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        log.warning(
+            "%d files in %s are not of the dropped table, and stay: %s%s",
+            len(left), store.uri, ", ".join(map(repr, left[:_SHOWN])), more,
+        )  # fmt: skip
 
-    @classmethod
-    def of(cls, log: ManagedStore) -> DeltaTable:
-        table = cls.__new__(cls)
-        vars(table).update(_store=log, _pinned=False)
-        return table
+
+class _UnreadHandle(Handle):
+    """A handle whose table could not be read when it was opened: each use tries again, and raises the error."""
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("_snapshot", "_seen"):
+        if name != "snapshot":
             raise AttributeError(name)
-        opened = DeltaTable.in_store(self._store)
-        vars(self).update(vars(opened))
-        self.__class__ = DeltaTable  # type: ignore[assignment]
-        return vars(self)[name]
+        return self.open(None).snapshot
 
 
 def checked_name(name: str) -> str:
-    """The name of a table, if it is one: parts of at least one character, separated by dots.
+    """The name of a table, if it is one: parts of at least one character, separated by dots, none of them control ones.
 
     Raises:
         InvalidArgumentError: it is not.
     """
-    if not isinstance(name, str) or not name or not all(part.strip() == part != "" for part in name.split(".")):
-        raise InvalidArgumentError(f"the name of a table is like 'orders' or 'sales.orders', not {name!r}")
+    if not is_name(name):
+        raise InvalidArgumentError(f"the name of a table is like 'orders' or 'sales.orders', not {str(name)[:200]!r}")
     return name
+
+
+def is_name(name: object) -> bool:
+    """Whether this is the name of a table: at most 1,024 characters that can be printed."""
+    return (
+        isinstance(name, str)
+        and 0 < len(name) <= LONGEST_NAME
+        and name.isprintable()
+        and all(part.strip() == part != "" for part in name.split("."))
+    )
 
 
 def not_found(name: str, catalog: str, known: Sequence[str]) -> TableNotFoundError:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
+from refdelta.core.log.json_text import SCHEMA, read_json
 
 ROOT = "/api/2.1/unity-catalog"
 """The path under which Unity Catalog answers; the Delta API is below it."""
@@ -23,6 +24,11 @@ TABLE_ID = "io.unitycatalog.tableId"
 PRECONDITION_FAILED = "PreconditionFailedException"
 """The type of the error of ``refdelta serve`` for the condition ``If-Match`` with the id of a table that has another
 name. The API has no such condition; a server that does not know it ignores it.
+"""
+
+UNAVAILABLE = "ServiceUnavailableException"
+"""The type of the error of ``refdelta serve`` for a request that it has no memory for at this moment. It has done
+nothing, and the header ``Retry-After`` has the seconds after which the client may try again.
 """
 
 CATALOG_MISMATCHES = {
@@ -333,7 +339,7 @@ _HYPHENS = {
 
 def columns_of(schema_string: str) -> dict[str, Any]:
     """The columns as the API writes them: as in the log, but the parts of arrays and maps have names with hyphens."""
-    found: dict[str, Any] = _with_hyphens(json.loads(schema_string))
+    found: dict[str, Any] = _with_hyphens(read_json(schema_string, SCHEMA))
     return found
 
 
@@ -381,7 +387,7 @@ def is_derived(name: str) -> bool:
 def domain_body(domain: DomainMetadata) -> dict[str, Any]:
     """The content of a domain of Delta's own, which is JSON; empty if it is not."""
     try:
-        body = json.loads(domain.configuration)
+        body = read_json(domain.configuration)
     except ValueError:
         return {}
     # delta-spark writes a third field, which the API does not have.

@@ -27,14 +27,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refdelta.catalog import delta_api as api
-from refdelta.catalog.service import ApiError, DeltaService, ServedCatalog, invalid
+from refdelta.catalog.listener import KNOWN, Impatient, Listener
+from refdelta.catalog.service import ApiError, DeltaService, HeldBytes, ServedCatalog, invalid
 from refdelta.errors import (
     CatalogMismatchError,
     DeltaError,
     InvalidArgumentError,
+    NotEnoughMemoryError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -46,12 +47,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("refdelta.serve")
 
 _LARGEST_BODY = 4 * 2**20
+_BODIES_HELD = 64 * 2**20
 _BODY_SECONDS = 15.0
-_HEADER_SECONDS = 15.0
 _REQUEST_SECONDS = 60.0
 _THREADS = 32
-_CONNECTIONS = 512
 _SHORTEST_TOKEN = 16
+_LONGEST_LOGGED = 50_000
 _MISMATCH_TYPES = {kind: name for name, kind in api.CATALOG_MISMATCHES.items()}
 _ENTITY_TAG = re.compile(r'(?:W/)?"([0-9a-f-]{36})"')
 _T = TypeVar("_T")
@@ -134,7 +135,8 @@ class _Guard:
         except ClientDisconnect:
             pass
         except Exception as error:  # noqa: BLE001 - it was answered, and is raised again to be logged
-            log.error("%s", redact("".join(traceback.format_exception(error)), self._secrets))  # noqa: TRY400 - redacted
+            text = "".join(traceback.format_exception(error))
+            log.error("%s", redact(text, self._secrets, _LONGEST_LOGGED))  # noqa: TRY400 - redacted
 
     def _refusal(self, scope: Scope) -> Response | None:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -144,7 +146,9 @@ class _Guard:
         if scheme.lower() != b"bearer" or not any(same):
             reply = _error(401, "NotAuthorizedException", "the request has no token, or none of this server")
             reply.headers["WWW-Authenticate"] = "Bearer"
+            reply.headers["Connection"] = "close"
             return reply
+        scope[KNOWN] = True
         if b"%2f" in scope.get("raw_path", b"").lower() or b"%5c" in scope.get("raw_path", b"").lower():
             return _error(400, "BadRequestException", "a name in the path has no slash")
         return None
@@ -161,6 +165,7 @@ class _Endpoints:
         self._service = service
         self._seconds = seconds
         self._threads: anyio.CapacityLimiter | None = None
+        self._bodies = HeldBytes(_BODIES_HELD, "bodies")
 
     def routes(self) -> list[Route]:
         """The paths, each with the methods that it takes."""
@@ -264,13 +269,30 @@ class _Endpoints:
         return await self._answer(call)
 
     async def _with_body(self, request: Request, kind: type[Any], call: Callable[..., Any]) -> Response:
+        announced = _announced(request)
+        size = min(announced, _LARGEST_BODY)
+        begun = False
+
+        def work() -> Any:
+            nonlocal begun
+            begun = True
+            try:
+                return call(*_names(request), _decoded(body, kind))
+            finally:
+                self._bodies.give_back(size)
+
         try:
-            body = await _body(request)
+            self._bodies.take(size)
         except ApiError as error:
             return _api_error(error)
-        return await self._answer(
-            lambda: call(*_names(request), _decoded(body, kind)), late="CommitStateUnknownException"
-        )
+        try:
+            body = await _body(request, announced)
+            return await self._answer(work, late="CommitStateUnknownException")
+        except ApiError as error:
+            return _api_error(error)
+        finally:
+            if not begun:  # what has begun goes on in its thread, also when the time is over
+                self._bodies.give_back(size)
 
     async def _answer(self, call: Callable[[], Any], late: str = "InternalServerErrorException") -> Response:
         """The reply of a call that may wait for the database or the store, in a thread and for a bounded time. A call
@@ -310,10 +332,15 @@ def _condition(request: Request) -> str | None:
     return found.group(1)
 
 
-async def _body(request: Request) -> bytes:
+def _announced(request: Request) -> int:
+    """The size of a body by its header; the largest one if it comes in chunks."""
+    return int(request.headers.get("content-length", _LARGEST_BODY))
+
+
+async def _body(request: Request, announced: int) -> bytes:
     """The body of a request, bounded in size and in time."""
     too_large = ApiError(413, "BadRequestException", f"a body has at most {_LARGEST_BODY} bytes")
-    if int(request.headers.get("content-length", "0")) > _LARGEST_BODY:
+    if announced > _LARGEST_BODY:
         raise too_large
     parts, size = [], 0
     try:
@@ -358,6 +385,9 @@ def _api_error(error: Exception) -> Response:
         case CatalogMismatchError():
             log.error("%s", redact(str(error)))
             return _error(409, _MISMATCH_TYPES[error.kind], str(error))
+        case NotEnoughMemoryError():
+            log.warning("%s", redact(str(error)))
+            return _api_error(ApiError(503, api.UNAVAILABLE, "there is not enough memory", retry_after=1))
         case InvalidArgumentError():
             return _error(400, "InvalidParameterValueException", str(error))
         case _:
@@ -387,45 +417,22 @@ def _failure(_request: Request, _cause: Exception) -> Response:
 # --- the process ---
 
 
-class _Impatient(H11Protocol):
-    """Closes a connection whose headers do not come in time; uvicorn waits for them for ever."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._wait(transport)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if str(self.conn.their_state) != "IDLE":
-            self._arrived()
-        elif self._deadline is None:
-            self._wait(self.transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._arrived()
-        super().connection_lost(exc)
-
-    def _wait(self, transport: Any) -> None:
-        self._deadline = self.loop.call_later(_HEADER_SECONDS, transport.close)
-
-    def _arrived(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> Listener:
     """A socket that listens; port 0 is any free one.
 
     Raises:
         InvalidArgumentError: the address cannot be used.
     """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = Listener(family)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=256)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen()
     except OSError as error:
+        listener.close()
         raise InvalidArgumentError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from error
     # asyncio does so only for sockets that name their protocol. Without it, each reply to a connection that is used
     # again waits 40 ms for the client's acknowledgement of its headers.
@@ -440,7 +447,7 @@ def url_of(listener: socket.socket, *, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{quote(shown, safe='[]:.')}:{port}{api.ROOT}"
 
 
-def run(app: ASGIApp, listener: socket.socket, tls: Mapping[str, Path] | None = None) -> None:
+def run(app: ASGIApp, listener: Listener, tls: Mapping[str, Path] | None = None) -> None:
     """Serve until the process is asked to end, by SIGTERM or SIGINT; requests that are under way are answered first.
 
     Args:
@@ -448,15 +455,19 @@ def run(app: ASGIApp, listener: socket.socket, tls: Mapping[str, Path] | None = 
         listener: the socket.
         tls: the files ``certificate`` and ``key``, for https.
     """
+    protocol = type("Bounded", (Impatient,), {"listener": listener})
     config = uvicorn.Config(
         app,
-        http=_Impatient,
+        http=protocol,
+        loop="asyncio",
         ws="none",
         lifespan="off",
         access_log=False,
-        log_level="warning",
+        log_level="error",  # strangers could fill the log with warnings about their own requests
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
+        proxy_headers=False,
+        # So many connections are accepted at once, before the oldest ones can be closed for them.
+        backlog=max(1, listener.most // 4),
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(_REQUEST_SECONDS),
         h11_max_incomplete_event_size=32 * 1024,

@@ -7,38 +7,49 @@ Published files are looked for before the catalog forgets commits.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import msgspec
 import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
-from refdelta.catalog.sql import TABLES, SqlCatalog, is_sealed, unsealed
-from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
+from refdelta.catalog.sql import STAGING, TABLES, SqlCatalog, entry_of, is_sealed, unsealed
+from refdelta.core.log.actions import AnyAction, Metadata
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
 from refdelta.core.log.timestamps import in_commit_timestamp
-from refdelta.engine.log.location import open_location
 from refdelta.engine.log.managed_log import (
     STAGED,
     CatalogReplacedError,
+    Exists,
     ManagedStore,
     Ratified,
     RatifiedCommit,
-    Refused,
+    named_version,
 )
-from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.errors import CatalogMismatchError, DeltaError, InvalidLogError
-from refdelta_storage import Created, ObjectNotFoundError, StorageError, Store, Unknown
+from refdelta.engine.log.proposed_commit import read_proposed
+from refdelta.engine.log.snapshot import Snapshot, load_snapshot, next_snapshot
+from refdelta.errors import (
+    CatalogMismatchError,
+    DeltaError,
+    InvalidArgumentError,
+    InvalidLogError,
+    NotEnoughMemoryError,
+    UnsupportedFeatureError,
+)
+from refdelta.operations.shared.row_rules import RowRules
+from refdelta_storage import Committed, ObjectNotFoundError, StorageError, Store, Unknown
 
 REQUIRED = ("catalogManaged", "vacuumProtocolCheck"), ("catalogManaged", "inCommitTimestamp", "vacuumProtocolCheck")
 """The features of readers and of writers that a table of the catalog has."""
@@ -59,22 +70,32 @@ _REQUIRED_PROPERTIES = {"delta.enableInCommitTimestamps": "true"}
 # A part of a name: what Unity Catalog allows. It is also a segment of a path.
 _NAME = re.compile(r"[^\x00-\x20\x7f./\\\ufffd]{1,255}")
 _ID = re.compile(r"[0-9a-f-]{36}")
-_STAGED_NAME = re.compile(r"([0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
-# A name that no table can have, since names have no empty parts.
-_STAGING = ".staging."
 _STAGING_MS = 24 * 3_600_000
 _LARGEST_COMMIT = 512 * 2**20
+_COMMITS_HELD = _LARGEST_COMMIT
+_PART = 4 * 2**20
+_AHEAD_MS = 24 * 3_600_000
 _REMEMBERED = 256
 _READ_ON = 100
 _VENDED_MS = 3_600_000
 _PAGE = 1000
 
-_VENDED = {
-    "s3.access-key-id": ("aws_access_key_id", "access_key_id", "key"),
-    "s3.secret-access-key": ("aws_secret_access_key", "secret_access_key", "secret"),
-    "s3.session-token": ("aws_session_token", "session_token", "aws_token", "token"),
-    "azure.sas-token": ("azure_storage_sas_token", "azure_sas_token", "sas_token", "azure_storage_sas_key", "sas_key"),
-}
+_Aliases: TypeAlias = tuple[str, tuple[str, ...]]
+_VENDED: tuple[tuple[_Aliases, ...], ...] = (
+    (
+        ("s3.access-key-id", ("aws_access_key_id", "access_key_id", "key")),
+        ("s3.secret-access-key", ("aws_secret_access_key", "secret_access_key", "secret")),
+        ("s3.session-token", ("aws_session_token", "session_token", "aws_token", "token")),
+    ),
+    (
+        (
+            "azure.sas-token",
+            ("azure_storage_sas_token", "azure_sas_token", "sas_token", "azure_storage_sas_key", "sas_key"),
+        ),
+    ),
+)
+_CLOUDS = ("aws_", "azure_")
+"""The beginnings of the variables that count as options; ``KEY`` and ``TOKEN`` may be anything."""
 
 
 class ApiError(DeltaError):
@@ -97,43 +118,6 @@ def invalid(message: str) -> ApiError:
 
 
 @dataclass(frozen=True)
-class ServedState:
-    """The part of a version of a table that the catalog shows.
-
-    Attributes:
-        version: the version.
-        timestamp_ms: its in-commit timestamp; None if its commit was not read.
-        protocol: the protocol.
-        metadata: the metadata.
-        domains: the domains that are not removed.
-    """
-
-    version: int
-    timestamp_ms: int | None
-    protocol: Protocol
-    metadata: Metadata
-    domains: Mapping[str, DomainMetadata]
-
-    def advanced(self, version: int, actions: Sequence[AnyAction]) -> ServedState:
-        """The state after one more commit."""
-        return _folded(version, actions, self)
-
-
-def _folded(version: int, actions: Sequence[AnyAction], before: ServedState | None) -> ServedState:
-    protocol = next((one for one in actions if isinstance(one, Protocol)), before.protocol if before else None)
-    metadata = next((one for one in actions if isinstance(one, Metadata)), before.metadata if before else None)
-    domains = dict(before.domains) if before else {}
-    for one in actions:
-        if isinstance(one, DomainMetadata):
-            domains.pop(one.domain, None)
-            if not one.removed:
-                domains[one.domain] = one
-    if protocol is None or metadata is None:
-        raise InvalidLogError("it has no protocol or no metadata", file=commit_key(version))
-    return ServedState(version, in_commit_timestamp(actions, commit_key(version)), protocol, metadata, domains)
-
-
-@dataclass(frozen=True)
 class Row:
     """A table as the database knows it.
 
@@ -153,16 +137,22 @@ class Row:
 
 
 class ServedCatalog(SqlCatalog):
-    """A :class:`SqlCatalog` with what a server needs: staging tables, and tables by their ids."""
+    """A :class:`SqlCatalog` with what a server needs: staging tables, and tables by their ids.
+
+    Attributes:
+        keys: a file with the credentials that clients get; None for the server's own.
+    """
+
+    keys: Path | None = None
 
     def stage(self) -> Entry:
         """A folder and an id for a table that a client is going to create. It takes no name yet."""
         if self._warehouse is None:
             raise invalid("the server has no warehouse, so it cannot create tables")
         table_id = str(uuid.uuid4())
-        entry = Entry(f"{_STAGING}{table_id}", f"{self._warehouse}/{table_id}", True, table_id)
-        with self.writing("forget old staging tables") as connection:
-            old = sa.and_(TABLES.c.latest < 0, TABLES.c.name.startswith(_STAGING, autoescape=True))
+        entry = Entry(f"{STAGING}{table_id}", f"{self._warehouse}/{table_id}", True, table_id)
+        with self._writing("forget old staging tables") as connection:
+            old = sa.and_(TABLES.c.latest < 0, TABLES.c.name.startswith(STAGING, autoescape=True))
             before = time.time_ns() // 1_000_000 - _STAGING_MS
             connection.execute(sa.delete(TABLES).where(old, TABLES.c.created_ms < before))
         self._insert(entry, latest=-1)
@@ -175,7 +165,7 @@ class ServedCatalog(SqlCatalog):
             TableAlreadyExistsError: the name is taken.
         """
         staged = sa.and_(
-            TABLES.c.id == table_id, TABLES.c.latest == -1, TABLES.c.name.startswith(_STAGING, autoescape=True)
+            TABLES.c.id == table_id, TABLES.c.latest == -1, TABLES.c.name.startswith(STAGING, autoescape=True)
         )
         change = sa.update(TABLES).where(staged).values(name=name, latest=0, published=0)
         entry = Entry(name, "", managed=True, table_id=table_id)
@@ -186,11 +176,11 @@ class ServedCatalog(SqlCatalog):
         ((column, value),) = wanted.items()
         if column == "id" and _ID.fullmatch(value) is None:
             return None
-        with self.reading("look up a table") as connection:
+        with self._reading("look up a table") as connection:
             row = connection.execute(sa.select(TABLES).where(TABLES.c[column] == value)).one_or_none()
         if row is None:
             return None
-        entry = Entry(row.name, row.location, row.managed, row.id, row.commits)
+        entry = entry_of(row, self.name)
         latest = row.latest
         if is_sealed(row):
             latest = unsealed(latest)
@@ -221,11 +211,11 @@ class ServedCatalog(SqlCatalog):
 
     def log_of(self, entry: Entry) -> ManagedStore:
         """The log of a catalog-managed table."""
-        return self._managed(entry, open_location(entry.location, self._options))
+        return self._managed(entry, self._store(entry))
 
     def store_of(self, entry: Entry) -> Store:
         """The folder of a table."""
-        return open_location(entry.location, self._options)
+        return self._store(entry)
 
     def page(self, prefix: str, after: str, most: int) -> list[tuple[str, Row]]:
         """Tables whose names have this prefix, in order, after a name."""
@@ -235,35 +225,112 @@ class ServedCatalog(SqlCatalog):
             .order_by(TABLES.c.name)
             .limit(most)
         )
-        with self.reading("list the tables") as connection:
+        with self._reading("list the tables") as connection:
             rows = connection.execute(asked).all()
-        return [
-            (row.name, Row(Entry(row.name, row.location, row.managed, row.id), row.latest, row.published, 0))
-            for row in rows
-        ]
+        return [(row.name, Row(entry_of(row, self.name), row.latest, row.published, 0)) for row in rows]
 
     def vended(self) -> dict[str, str]:
-        """The server's own credentials for the store, by the names of the API."""
-        options = {name.lower(): value for name, value in self._options.items()}
+        """The credentials that clients get, by the names of the API: those of the file of keys, which is read each
+        time; without such a file the server's own, of its options or of its environment.
+
+        Raises:
+            InvalidArgumentError: the file cannot be read, or has no credentials.
+        """
+        if self.keys is not None:
+            return read_keys(self.keys)
         found = {}
-        for name, aliases in _VENDED.items():
-            value = next((options[alias] for alias in aliases if alias in options), None)
-            if value is not None:
-                found[name] = value
+        environment = {name.lower(): value for name, value in os.environ.items()}
+        for names in _VENDED:
+            # Not a key of one and a secret of the other.
+            found.update(_named(names, self._options) or _named(names, environment, _CLOUDS))
         return found
 
 
-def open_served(url: str, warehouse: str | None, storage_options: Mapping[str, str] | None) -> ServedCatalog:
+def _named(names: Sequence[_Aliases], options: Mapping[str, str], prefixes: tuple[str, ...] = ("",)) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.items() if name.lower().startswith(prefixes)}
+    return {
+        name: value
+        for name, aliases in names
+        if (value := next((given[alias] for alias in aliases if given.get(alias)), None))
+    }
+
+
+def read_keys(file: Path) -> dict[str, str]:
+    """The credentials in a file, by the names of the API: ``NAME=VALUE`` a line, with the names of storage options.
+
+    Raises:
+        InvalidArgumentError: it cannot be read, or has no credentials.
+    """
+    try:
+        lines = [line.strip() for line in file.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"cannot read the keys in {file}: {type(error).__name__}") from None
+    given = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    found = {name: value for names in _VENDED for name, value in _named(names, given).items()}
+    if not found:
+        known = ", ".join(aliases[0] for names in _VENDED for _, aliases in names)
+        raise InvalidArgumentError(f"{file} has none of the keys {known}, as NAME=VALUE")
+    return found
+
+
+def open_served(
+    url: str,
+    warehouse: str | None,
+    storage_options: Mapping[str, str] | None,
+    locations: Sequence[str] | None = None,
+    *,
+    timeout: float | None = None,
+) -> ServedCatalog:
     """Open the catalog of a server.
 
     Args:
         url: the URL of the database.
         warehouse: the folder for new tables, a path or a URI; None if clients cannot create tables.
         storage_options: options of the stores of its tables.
+        locations: further folders whose tables are served.
+        timeout: after how many seconds a wait for the database ends; None for the default.
     """
     if warehouse is not None and "://" not in warehouse:
         warehouse = Path(warehouse).absolute().as_uri()
-    return ServedCatalog(url, warehouse, storage_options)
+    return ServedCatalog(url, warehouse, storage_options, locations, timeout=timeout)
+
+
+class HeldBytes:
+    """The bytes that requests may hold in memory together.
+
+    Args:
+        most: how many.
+        what: what they are, for messages.
+    """
+
+    def __init__(self, most: int, what: str) -> None:
+        self._left, self._what, self._lock = most, what, threading.Lock()
+
+    @contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """Have this many of them within the block.
+
+        Raises:
+            ApiError: other requests have them.
+        """
+        self.take(size)
+        try:
+            yield
+        finally:
+            self.give_back(size)
+
+    def take(self, size: int) -> None:
+        """Take some, until :meth:`give_back`. Raises as :meth:`taken`."""
+        with self._lock:
+            if size > self._left:
+                message = f"other requests have too much in memory for {size} bytes more of {self._what}"
+                raise ApiError(503, api.UNAVAILABLE, message, retry_after=1)
+            self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Give some back."""
+        with self._lock:
+            self._left += size
 
 
 @dataclass
@@ -271,7 +338,7 @@ class _Held:
     """A table as the server remembers it."""
 
     log: ManagedStore
-    state: ServedState | None = None
+    state: Snapshot | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -292,6 +359,7 @@ class DeltaService:
         self._most = most_unpublished
         self._vend = vend
         self._patience = patience
+        self._commits = HeldBytes(_COMMITS_HELD, "commits")
         self._tables: OrderedDict[str, _Held] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -329,7 +397,7 @@ class DeltaService:
             suggested_properties=_SUGGESTED_PROPERTIES,
         )
 
-    def create(self, catalog: str, schema: str, request: api.CreateTable) -> api.LoadedTable:
+    def create(self, catalog: str, schema: str, request: api.CreateTable) -> msgspec.Raw:
         """``createTable``: make a staging table a table, once its version 0 is there."""
         name = _full_name(catalog, schema, request.name)
         if request.table_type != "MANAGED":
@@ -342,31 +410,37 @@ class DeltaService:
         # Before the name: whether it is taken says nothing about a request that was carried out already.
         row = self._catalog.row(id=table_id)
         if row is not None and row.latest >= 0 and row.entry.name == name:
-            return self._loaded(row)
-        if row is None or not row.entry.name.startswith(_STAGING):
+            return _encoded(self._loaded(row))
+        if row is None or not row.entry.name.startswith(STAGING):
             raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
         if self._catalog.row(name=name) is not None:
             raise _taken(name)
         if request.location.rstrip("/") != row.entry.location.rstrip("/"):
             raise invalid("the location is not that of the staging table")
         state = self._version_zero(row.entry)
-        _check_managed(state.protocol, state.metadata, table_id)
+        _check_managed(state, table_id)
+        _check_time(state.timestamp_ms)
         _check_same("protocol", _canonical(request.protocol), _canonical(api.protocol_of(state.protocol)))
         _check_same("columns", request.columns, api.columns_of(state.metadata.schema_string))
         _check_same("partition-columns", request.partition_columns or [], state.metadata.partition_columns)
         _check_same("last-commit-timestamp-ms", request.last_commit_timestamp_ms, state.timestamp_ms)
         _check_properties(request.properties, state.metadata)
+        created = replace(row, entry=replace(row.entry, name=name), latest=0, published=0)
+        reply = _encoded(self._reply(created, state.store.uri, state, Ratified(0)))
         if not self._catalog.promote(table_id, name):
             raise ApiError(404, "NoSuchTableException", f"there is no staging table with the id {table_id}")
-        return self.load(catalog, schema, request.name)
+        return reply
 
-    def _version_zero(self, entry: Entry) -> ServedState:
+    def _version_zero(self, entry: Entry) -> Snapshot:
         key = commit_key(0)
-        store = self._catalog.store_of(entry)
+        log = self._catalog.log_of(entry)
         try:
-            if store.head(key).size > _LARGEST_COMMIT:
+            size = log.inner.head(key).size
+            if size > _LARGEST_COMMIT:
                 raise invalid(f"version 0 has more than {_LARGEST_COMMIT} bytes")
-            return _folded(0, decode_commit(store.get(key), key), None)
+            with self._commits.taken(size):
+                actions = decode_commit(log.inner.get_range(key, 0, size), key)
+                return _read(log, None, actions, size)
         except ObjectNotFoundError:
             raise invalid("version 0 of the table is not at the location of the staging table") from None
         except InvalidLogError as error:
@@ -388,8 +462,10 @@ class DeltaService:
 
     # --- commits ---
 
-    def update(self, catalog: str, schema: str, table: str, request: api.UpdateTable) -> api.LoadedTable:
-        """``updateTable``: ratify a commit, or take note of published ones."""
+    def update(self, catalog: str, schema: str, table: str, request: api.UpdateTable) -> msgspec.Raw:
+        """``updateTable``: ratify a commit, or take note of published ones. The ratification comes last, with its
+        answer made before: so a request that fails has ratified nothing, unless the database gave no answer.
+        """
         by_kind = _once(request)
         try:
             row = self._row(catalog, schema, table, sealed=False)
@@ -397,14 +473,14 @@ class DeltaService:
         except ApiError:
             # A request that comes a second time, when its table was renamed.
             if (renamed := self._accepted_elsewhere(request, by_kind.get(api.AddCommit))) is not None:
-                return self._loaded(renamed)
+                return _encoded(self._loaded(renamed))
             raise
         if not row.entry.managed:
             raise invalid("the commits of an external table do not go through the catalog")
         self._check_staged(row)
         held = self._held(row.entry)
         if self._was_accepted(row, held, by_kind.get(api.AddCommit)):
-            return self.load(catalog, schema, table)
+            return _encoded(self._loaded(row))
         if etag is not None and etag != _etag(row.entry.table_id, row.latest):
             raise _requirement("assert-etag: the table has changed since it was loaded")
         unknown = by_kind.pop(api.UpdateSnapshotVersion, None)
@@ -413,15 +489,18 @@ class DeltaService:
         added, backfilled = by_kind.pop(api.AddCommit, None), by_kind.pop(api.SetLatestBackfilledVersion, None)
         if by_kind and added is None:
             raise invalid("changes of metadata come with the commit that makes them: add-commit is missing")
+        if added is not None and added.uniform is not None:
+            raise invalid("the server has no UniForm")
         if backfilled is not None:
-            self._check_published(row, held, backfilled.latest_published_version)
+            version = backfilled.latest_published_version
+            self._check_published(row, held, version)
+            if version > row.published:
+                held.log.ratifier.published(version)
+                row = replace(row, published=version)
+        reply = None
         if added is not None:
-            if added.uniform is not None:
-                raise invalid("the server has no UniForm")
-            self._commit(row, held, added.commit, [*by_kind.values()], backfilled)
-        if backfilled is not None and backfilled.latest_published_version > row.published:
-            held.log.ratifier.published(backfilled.latest_published_version)
-        return self.load(catalog, schema, table)
+            reply = self._commit(row, held, added.commit, [*by_kind.values()])
+        return _encoded(self._loaded(row)) if reply is None else reply
 
     def _accepted_elsewhere(self, request: api.UpdateTable, added: api.AddCommit | None) -> Row | None:
         """The table that a request names by its id alone, if its commit was ratified before."""
@@ -432,59 +511,59 @@ class DeltaService:
         return row if self._was_accepted(row, self._held(row.entry), added) else None
 
     def _was_accepted(self, row: Row, held: _Held, added: api.AddCommit | None) -> bool:
-        """Whether the request was carried out before: then it is nothing new, whatever else it requires."""
+        """Whether the request was carried out before: then it changes nothing, and no condition counts."""
         if added is None:
             return False
         commit = added.commit
-        name = _STAGED_NAME.fullmatch(commit.file_name)
-        if name is None or int(name.group(1)) != commit.version:
+        if named_version(commit.file_name) != commit.version:
             wanted = f"{commit.version:020d}.<uuid>.json"
             raise invalid(f"the file name of a commit for version {commit.version} is {wanted}")
         return commit.version <= row.latest and self._is_accepted(held, held.log.ask(), commit)
 
-    def _commit(
-        self,
-        row: Row,
-        held: _Held,
-        commit: api.ApiCommit,
-        changes: list[api.Update],
-        backfilled: api.SetLatestBackfilledVersion | None,
-    ) -> None:
-        published = max(row.published, backfilled.latest_published_version if backfilled else -1)
-        if not self._is_next(held, commit, published):
-            return
-        # Read before other requests have to wait.
-        actions = self._staged(held, commit)
-        with self._alone(held):
-            if not self._is_next(held, commit, published):
-                return
-            before = self._state(held, Ratified(commit.version - 1))
-            after = _next_state(before, commit, actions, row.entry.table_id)
-            _check_changes(changes, after)
-            proposed = RatifiedCommit(commit.version, commit.file_size, commit.timestamp, commit.file_name)
-            outcome = self._ratify(held, proposed)
-            if isinstance(outcome, Unknown):
-                raise ApiError(500, "CommitStateUnknownException", "the database gave no answer to the commit")
-            if isinstance(outcome, Refused):
-                if any(one.version == commit.version and one.file_name == commit.file_name for one in outcome.winners):
-                    return
-                raise _conflict(commit.version, held.log.ask().latest)
-            held.state = after
+    def _commit(self, row: Row, held: _Held, commit: api.ApiCommit, changes: list[api.Update]) -> msgspec.Raw | None:
+        """Ratify a commit. Returns the answer, or None if it was ratified before."""
+        if self._is_next(held, commit, row.published) is None:
+            return None
+        if commit.file_size > _LARGEST_COMMIT:
+            raise invalid(f"a commit has at most {_LARGEST_COMMIT} bytes")
+        with self._commits.taken(commit.file_size):
+            # Read before other requests have to wait.
+            actions = self._staged(held, commit)
+            with self._alone(held):
+                answer = self._is_next(held, commit, row.published)
+                if answer is None:
+                    return None
+                before = self._state(held, Ratified(commit.version - 1))
+                after = _next_state(held.log, before, commit, actions, row.entry.table_id)
+                _check_changes(changes, after)
+                proposed = RatifiedCommit(commit.version, commit.file_size, commit.timestamp, commit.file_name)
+                now = Ratified(commit.version, (*answer.commits, proposed))
+                reply = _encoded(self._reply(row, held.log.uri, after, now))
+                outcome = self._ratify(held, proposed)
+                if isinstance(outcome, Unknown):
+                    raise ApiError(500, "CommitStateUnknownException", "the database gave no answer to the commit")
+                if isinstance(outcome, Exists):
+                    known = {one.version: one.file_name for one in outcome.winners}
+                    if known.get(commit.version) == commit.file_name:
+                        return None
+                    raise _conflict(commit.version, held.log.ask().latest)
+                held.state = after
+        return reply
 
     @staticmethod
-    def _ratify(held: _Held, proposed: RatifiedCommit) -> Created | Refused | Unknown:
+    def _ratify(held: _Held, proposed: RatifiedCommit) -> Committed | Exists | Unknown:
         try:
             return held.log.ratifier.propose(proposed)
         except CatalogReplacedError:
             held.log.ask()  # compares the database with the folder
             return held.log.ratifier.propose(proposed)
 
-    def _is_next(self, held: _Held, commit: api.ApiCommit, published: int) -> bool:
-        """Whether the commit is for the next version; False if it was ratified before."""
+    def _is_next(self, held: _Held, commit: api.ApiCommit, published: int) -> Ratified | None:
+        """The answer of the database if the commit is for the next version; None if it was ratified before."""
         answer = held.log.ask()
         if commit.version <= answer.latest:
             if self._is_accepted(held, answer, commit):
-                return False
+                return None
             raise _conflict(commit.version, answer.latest)
         if commit.version > answer.latest + 1:
             raise invalid(f"the next version is {answer.latest + 1}, not {commit.version}")
@@ -492,29 +571,31 @@ class DeltaService:
         if waiting >= self._most:
             message = f"{waiting} commits are not published; publish them first"
             raise ApiError(429, "ResourceExhaustedException", message, retry_after=1)
-        return True
+        return answer
 
     def _is_accepted(self, held: _Held, answer: Ratified, commit: api.ApiCommit) -> bool:
         """Whether a commit is sent again that was ratified before. Once it is published, its content decides."""
         known = next((one for one in answer.commits if one.version == commit.version), None)
         if known is not None:
             return known.file_name == commit.file_name
+        staged, published = f"{STAGED}/{commit.file_name}", commit_key(commit.version)
+        inner, size = held.log.inner, commit.file_size
         try:
-            sent = held.log.inner.get(f"{STAGED}/{commit.file_name}")
-            return bool(held.log.inner.get(commit_key(commit.version)) == sent)
+            if size > _LARGEST_COMMIT or {inner.head(staged).size, inner.head(published).size} != {size}:
+                return False
+            parts = ((at, _PART) for at in range(0, size, _PART))
+            return all(inner.get_range(staged, *part) == inner.get_range(published, *part) for part in parts)
         except ObjectNotFoundError:
             return False
 
     def _staged(self, held: _Held, commit: api.ApiCommit) -> list[AnyAction]:
         """The actions of a staged commit. A client may not have written it, or not as it says."""
         key = f"{STAGED}/{commit.file_name}"
-        if commit.file_size > _LARGEST_COMMIT:
-            raise invalid(f"a commit has at most {_LARGEST_COMMIT} bytes")
         try:
             size = held.log.inner.head(key).size
             if size != commit.file_size:
                 raise invalid(f"the staged file has {size} bytes, and not {commit.file_size}")
-            data = held.log.inner.get(key)
+            data = held.log.inner.get_range(key, 0, size)
             actions = decode_commit(data, key)
             timestamp = in_commit_timestamp(actions, key)
         except ObjectNotFoundError:
@@ -573,38 +654,35 @@ class DeltaService:
         finally:
             held.lock.release()
 
-    def _state(self, held: _Held, answer: Ratified) -> ServedState:
-        """The state of the latest version, from the commits since the last one that was asked for, or from the log."""
+    def _state(self, held: _Held, answer: Ratified) -> Snapshot:
+        """The latest version without its files: from the commits since the last one that was asked for, or from the
+        log.
+        """
         state = held.state
         if state is None or not 0 <= answer.latest - state.version <= _READ_ON:
-            state = self._read(held.log, answer.latest)
+            state = load_snapshot(held.log, answer.latest).without_content()
         try:
             for version in range(state.version + 1, answer.latest + 1):
                 key = commit_key(version)
-                state = state.advanced(version, decode_commit(held.log.get(key), key))
+                data = held.log.get(key)
+                state = next_snapshot(held.log, state, decode_commit(data, key), len(data))
         except ObjectNotFoundError:  # removed by log cleanup
-            state = self._read(held.log, answer.latest)
+            state = load_snapshot(held.log, answer.latest).without_content()
         held.state = state
         return state
-
-    @staticmethod
-    def _read(log: Store, version: int | None) -> ServedState:
-        found = load_snapshot(log, version)
-        info = found.commit_info.fields.get("inCommitTimestamp") if found.commit_info else None
-        return ServedState(found.version, info, found.protocol, found.metadata, found.domains)
 
     def _loaded(self, row: Row) -> api.LoadedTable:
         entry = row.entry
         if not entry.managed:
             store = self._catalog.store_of(entry)
-            return self._reply(row, store.uri, self._read(store, None), None)
+            return self._reply(row, store.uri, load_snapshot(store), None)
         self._check_staged(row)
         held = self._held(entry)
         with self._alone(held):
             answer = held.log.ask()
             return self._reply(row, held.log.uri, self._state(held, answer), answer)
 
-    def _reply(self, row: Row, location: str, state: ServedState, answer: Ratified | None) -> api.LoadedTable:
+    def _reply(self, row: Row, location: str, state: Snapshot, answer: Ratified | None) -> api.LoadedTable:
         entry = row.entry
         latest = state.version if answer is None else answer.latest
         return api.LoadedTable(
@@ -614,7 +692,7 @@ class DeltaService:
                 table_uuid=entry.table_id,
                 location=location,
                 created_time=row.created_ms,
-                updated_time=state.timestamp_ms or row.created_ms,
+                updated_time=state.timestamp_ms,
                 columns=api.columns_of(state.metadata.schema_string),
                 partition_columns=state.metadata.partition_columns,
                 properties=api.properties_of(state.protocol, state.metadata, dict(state.domains)),
@@ -763,36 +841,65 @@ def _once(request: api.UpdateTable) -> dict[type, Any]:
     return found
 
 
-def _next_state(before: ServedState, commit: api.ApiCommit, actions: Sequence[AnyAction], table_id: str) -> ServedState:
+def _next_state(
+    log: ManagedStore, before: Snapshot, commit: api.ApiCommit, actions: Sequence[AnyAction], table_id: str
+) -> Snapshot:
     """The state after a commit, if it may follow."""
-    if before.timestamp_ms is not None and commit.timestamp <= before.timestamp_ms:
+    if commit.timestamp <= before.timestamp_ms:
         raise invalid(f"the in-commit timestamp {commit.timestamp} is not after that of the version before, "
                       f"{before.timestamp_ms}")  # fmt: skip
-    after = before.advanced(commit.version, actions)
+    _check_time(commit.timestamp, before.timestamp_ms + 1)
+    after = _read(log, before, actions, commit.file_size)
     if after.protocol is not before.protocol or after.metadata is not before.metadata:
         # A table that was made without this API does not have the property.
         known = (before.metadata.configuration or {}).get(api.TABLE_ID)
-        _check_managed(after.protocol, after.metadata, table_id if known else None)
+        _check_managed(after, table_id if known else None)
     return after
 
 
-def _check_managed(protocol: Protocol, metadata: Metadata, table_id: str | None) -> None:
+def _read(log: ManagedStore, before: Snapshot | None, actions: Sequence[AnyAction], size: int) -> Snapshot:
+    try:
+        after = read_proposed(log, before, actions, size)
+        if before is None or after.metadata is not before.metadata:
+            with suppress(UnsupportedFeatureError):  # the expressions may have functions of another engine
+                RowRules.after(after)
+    except NotEnoughMemoryError:
+        raise
+    except DeltaError as error:
+        raise invalid(f"readers would refuse this version: {error}") from error
+    return after
+
+
+def _check_time(timestamp: int, least: int = 0) -> None:
+    """Refuse a time that is far in the future: all later versions would have to be after it.
+
+    Args:
+        timestamp: the in-commit timestamp.
+        least: the least one that the commit may have, whatever the clock says.
+    """
+    now = time.time_ns() // 1_000_000
+    if timestamp > max(now + _AHEAD_MS, least):
+        raise invalid(f"the in-commit timestamp {timestamp} is more than a day after the time of this server, {now}: "
+                      "one of the clocks is wrong")  # fmt: skip
+
+
+def _check_managed(state: Snapshot, table_id: str | None) -> None:
     """Refuse a table that other engines would not leave to its catalog."""
     for features, required, side in (
-        (protocol.reader_features, REQUIRED[0], "reader"),
-        (protocol.writer_features, REQUIRED[1], "writer"),
+        (state.protocol.reader_features, REQUIRED[0], "reader"),
+        (state.protocol.writer_features, REQUIRED[1], "writer"),
     ):
         missing = [one for one in required if one not in (features or ())]
         if missing:
             raise invalid(f"the protocol of a managed table has the {side} feature {missing[0]}")
-    configuration = metadata.configuration or {}
+    configuration = state.metadata.configuration or {}
     wanted = {**_REQUIRED_PROPERTIES, **({api.TABLE_ID: table_id} if table_id else {})}
     for name, value in wanted.items():
         if configuration.get(name) != value:
             raise invalid(f"the property {name} of the table is {configuration.get(name)!r}, and not {value!r}")
 
 
-def _check_changes(changes: list[api.Update], after: ServedState) -> None:
+def _check_changes(changes: list[api.Update], after: Snapshot) -> None:
     """Refuse changes of metadata that are not those of the commit: the log decides, and a client that says something
     else is mistaken.
     """
@@ -836,6 +943,13 @@ def _check_same(what: str, sent: Any, found: Any) -> None:
 def _canonical(protocol: api.ApiProtocol) -> tuple[Any, ...]:
     features = (protocol.reader_features, protocol.writer_features)
     return protocol.min_reader_version, protocol.min_writer_version, *(sorted(one or ()) for one in features)
+
+
+def _encoded(reply: api.LoadedTable) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(msgspec.json.encode(reply))
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise invalid(f"the API cannot show the table: {error}") from error
 
 
 def _api_commit(commit: RatifiedCommit) -> api.ApiCommit:

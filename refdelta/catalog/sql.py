@@ -8,22 +8,24 @@ that propose the same version, the second one finds the version taken.
 
 from __future__ import annotations
 
+import functools
 import os
-import sqlite3
-import threading
+import re
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
-from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
-from refdelta.engine.log.managed_log import CatalogReplacedError, Ratified, RatifiedCommit, Refused
+from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, is_name, not_found
+from refdelta.catalog.locations import is_location
+from refdelta.core.log.paths import MAX_VERSION
+from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, Ratified, RatifiedCommit
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
-from refdelta_storage import Created, StorageError, Unknown
+from refdelta_storage import Committed, StorageError, Unknown
 
 try:
     import sqlalchemy as sa
@@ -31,19 +33,40 @@ try:
 except ModuleNotFoundError:
     raise missing_package("SqlCatalog", "sqlalchemy", "catalog") from None
 
+from refdelta.catalog import database
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from refdelta.engine.log.managed_log import Ratifier
 
 SCHEMA_VERSION = 1
-_BUSY_MS = 30_000
 _WINNERS = 100
 _SCHEMA_LOCK = 7_360_142_901_245_001
 _CREATING = -1
 _SEALED = -3
 _PURGED = -(10**15)
 _TRIES = 3
+_LONGEST = 24 * 60 * 60
+
+# The highest version that a row can have, sealed or not.
+_HIGHEST = -_PURGED + 2 * _SEALED
+_ID = re.compile(r"[0-9A-Za-z-]{1,36}")
+STAGING = ".staging."
+"""The beginning of the names of staging tables, which no table can have, since names have no empty parts."""
+
+
+# SQLite stores values of any type in any column, and the conversions of these types would take a number for a length:
+# values stay what the driver gives, and are checked where rows become objects.
+class _Flag(sa.Boolean):
+    def result_processor(self, dialect: Any, coltype: Any) -> None:
+        pass
+
+
+class _Bytes(sa.LargeBinary):
+    def result_processor(self, dialect: Any, coltype: Any) -> None:
+        pass
+
 
 _META = sa.MetaData()
 _SCHEMA = sa.Table("refdelta_schema", _META, sa.Column("version", sa.Integer, nullable=False))
@@ -53,7 +76,7 @@ TABLES = sa.Table(
     sa.Column("id", sa.String(36), primary_key=True),
     sa.Column("name", sa.String(1024), nullable=False, unique=True),
     sa.Column("location", sa.Text, nullable=False),
-    sa.Column("managed", sa.Boolean, nullable=False),
+    sa.Column("managed", _Flag, nullable=False),
     sa.Column("commits", sa.String(16), nullable=False),
     # -1 while version 0 is being written; of a table that is being dropped, _SEALED - latest; if its files
     # are being deleted, _PURGED - latest.
@@ -70,7 +93,7 @@ COMMITS = sa.Table(
     sa.Column("file_name", sa.Text),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("timestamp_ms", sa.BigInteger, nullable=False),
-    sa.Column("data", sa.LargeBinary),
+    sa.Column("data", _Bytes),
 )
 
 # The statements of each commit, made once. The first one also answers with the version alone where no commit is held.
@@ -116,10 +139,17 @@ class SqlCatalog(Catalog):
             ``postgresql+psycopg://user@host/database``. Its tables are created by the first use.
         warehouse: the folder for tables without a location of their own; None if each table needs one.
         storage_options: options of the stores of its tables.
+        locations: further folders below which tables are opened: paths or URIs, such as ``s3://bucket/tables``. A table
+            at another place is refused, since another program may have written its row. The
+            warehouse is always one, and what this object is given by ``create_table`` and ``register_table``; without
+            a warehouse and locations, the folder of a SQLite file is.
+        timeout: after how many seconds a wait for the database ends, with an error that names it: for a connection
+            (to each address of the server), for a lock that another session holds, for a
+            statement, for an answer over the network. None for 30.
 
     Raises:
-        InvalidArgumentError: the URL is wrong, or its driver or SQLAlchemy is not installed.
-        StoreError: the database cannot be reached.
+        InvalidArgumentError: the URL or a location is wrong, or the driver or SQLAlchemy is not installed.
+        StoreError: the database cannot be reached, or was made by a newer version.
 
     Example::
 
@@ -133,23 +163,36 @@ class SqlCatalog(Catalog):
         url: str,
         warehouse: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, str] | None = None,
+        locations: Iterable[str | os.PathLike[str]] | None = None,
+        *,
+        timeout: float | None = None,
     ) -> None:
-        super().__init__(storage_options)
+        super().__init__(storage_options, locations or ())
+        seconds = database.TIMEOUT if timeout is None else timeout
+        if not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST:
+            raise InvalidArgumentError(f"timeout is a number of seconds above 0, at most {_LONGEST}, not {timeout!r}")
+        self._patience = database.Waits(seconds)
         try:
             self._url = sa.make_url(url)
-            self._engine = _open(self._url)
+            self._engine = database.open_database(self._url, seconds)
         except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
             raise InvalidArgumentError(f"not the URL of a database that can be opened: {error}") from None
         self._warehouse = None if warehouse is None else os.fspath(warehouse).rstrip("/")
+        if self._warehouse is not None:
+            self._locations.add(self._warehouse)
+        elif locations is None and self._url.get_backend_name() == "sqlite":
+            # A program that can write the file can write beside it, so its rows open nothing more there.
+            self._locations.add(os.path.dirname(os.path.abspath(_file_of(self._url))))  # noqa: PTH100, PTH120
         self._process = os.getpid()
         # A catalog that is forgotten closes its connections.
         self._closing = weakref.finalize(self, self._engine.dispose)
         with store_errors("open the catalog"):
-            self._make_schema()
+            self._check_schema()
 
     def __reduce__(self) -> tuple[Any, ...]:
         url = self._url.render_as_string(hide_password=False)
-        return type(self), (url, self._warehouse, self._options)
+        given = (url, self._warehouse, self._options, self._locations.given)
+        return functools.partial(type(self), timeout=self._patience.timeout), given
 
     def close(self) -> None:
         """Close the connections to the database, as the end of a ``with`` block does. The catalog and its tables can be
@@ -160,12 +203,12 @@ class SqlCatalog(Catalog):
             catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db")
             catalog.close()
         """
-        self.engine.dispose()
+        self._database.dispose()
 
     @property
     def name(self) -> str:
         """The URL without its password."""
-        return self._url.render_as_string(hide_password=True)
+        return database.shown(self._url)
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """The names of the tables, in order.
@@ -182,9 +225,13 @@ class SqlCatalog(Catalog):
         return names if namespace is None else [name for name in names if name.startswith(f"{namespace}.")]
 
     def _names(self) -> list[str]:
-        with self.reading("list the tables") as connection:
+        with self._reading("list the tables") as connection:
             found = connection.execute(sa.select(TABLES.c.name).where(TABLES.c.latest >= 0))
-            return sorted(name for (name,) in found)
+            names = [name for (name,) in found]
+        for name in names:
+            if not is_name(name):
+                raise _claim(self.name, "name", name)
+        return sorted(names)
 
     def namespaces(self) -> list[str]:
         """The namespaces that have tables, in order.
@@ -272,11 +319,13 @@ class SqlCatalog(Catalog):
         self._insert(Entry(name, location, managed=False, table_id=str(uuid.uuid4())), latest=0)
 
     def _entry(self, name: str, *, staging: bool = False) -> Entry:
-        with self.reading(f"look up {name}") as connection:
+        with self._reading(f"look up {name}") as connection:
             row = connection.execute(sa.select(TABLES).where(TABLES.c.name == name)).one_or_none()
-        if row is None or (row.latest < 0 and not staging):
-            raise not_found(name, self.name, self._names())
-        return Entry(row.name, row.location, row.managed, row.id, row.commits)
+        if row is not None:
+            entry = entry_of(row, self.name)
+            if staging or row.latest >= 0:
+                return entry
+        raise not_found(name, self.name, self._names())
 
     def _seal(self, entry: Entry, *, purge: bool) -> bool:
         latest = TABLES.c.latest
@@ -351,14 +400,14 @@ class SqlCatalog(Catalog):
             StorageError: the database failed, and nothing was changed; or it is not known whether something was.
             TableAlreadyExistsError: the name is taken.
         """
-        lost: _LostError | None = None
+        lost: LostError | None = None
         for _ in range(_TRIES):
             applied = False
             try:
                 applied = self._transaction(what, statements)
-            except _LostError as error:
+            except LostError as error:
                 lost = error
-            except _TakenError:
+            except TakenError:
                 if lost is not None and done(self._by_id(entry)):
                     return True  # by the attempt whose reply was lost
                 raise TableAlreadyExistsError(
@@ -379,30 +428,62 @@ class SqlCatalog(Catalog):
         raise StorageError(f"cannot {what}: {self.name} gave no answer: {lost}") from lost
 
     def _transaction(self, what: str, statements: Sequence[sa.Executable]) -> bool:
-        """Carry out statements, if the first one changes a row. Raises ``_LostError`` if it may have been done."""
-        settling = False
-        try:
-            with self.engine.connect() as connection:
-                if connection.execute(statements[0]).rowcount == 0:  # of an INSERT it may be unknown, -1
-                    return False
-                for statement in statements[1:]:
-                    connection.execute(statement)
-                settling = True
-                connection.commit()
-                if not _is_in_place(connection):
-                    raise _LostError("the file of the database was replaced meanwhile")
-        except exc.IntegrityError as error:
-            raise _TakenError from error
-        except exc.SQLAlchemyError as error:
-            if settling:
-                raise _LostError(_reason(error)) from error
-            raise StorageError(f"cannot {what}: {self.name} failed: {_reason(error)}") from error
-        return True
+        """Carry out statements, if the first one changes a row; see :meth:`transaction`."""
+
+        def run(connection: sa.Connection) -> bool:
+            if connection.execute(statements[0]).rowcount == 0:  # of an INSERT it may be unknown, -1
+                return False
+            for statement in statements[1:]:
+                connection.execute(statement)
+            return True
+
+        return self.transaction(what, run)
+
+    def transaction(self, what: str, run: Callable[[sa.Connection], bool]) -> bool:
+        """Carry out a transaction. If the database rolls it back since it met another one, it is repeated.
+
+        Args:
+            what: the attempted action, for messages.
+            run: carries out its statements; returns whether it is to be committed.
+
+        Returns:
+            The result of ``run``.
+
+        Raises:
+            StorageError: the database failed, and nothing was changed.
+            LostError: its end was asked for, and it is not known whether it came.
+            TakenError: a row with this key is there.
+        """
+        for attempt in range(1, _TRIES + 1):
+            settling = False
+            with self._patience.wait():
+                try:
+                    with self._database.connect() as connection:
+                        if not run(connection):
+                            return False
+                        settling = True
+                        connection.commit()
+                        if not database.is_in_place(connection):
+                            raise LostError("the file of the database was replaced meanwhile")
+                        return True
+                except exc.IntegrityError as error:
+                    raise TakenError(self._patience.reason(error)) from error
+                except exc.SQLAlchemyError as error:
+                    if database.is_repeatable(error) and attempt < _TRIES:
+                        continue
+                    reason = self._patience.reason(error)
+                    if settling and not database.is_repeatable(error):
+                        raise LostError(reason) from error
+                    raise StorageError(f"cannot {what}: {self.name} failed: {reason}") from error
+        raise AssertionError
 
     def _by_id(self, entry: Entry) -> Any:
         """The row of a table by its id; None if there is none."""
-        with self.reading(f"look up {entry.name}") as connection:
-            return connection.execute(sa.select(TABLES).where(TABLES.c.id == entry.table_id)).one_or_none()
+        with self._reading(f"look up {entry.name}") as connection:
+            row = connection.execute(sa.select(TABLES).where(TABLES.c.id == entry.table_id)).one_or_none()
+        if row is not None:
+            entry_of(row, self.name)
+        return row
 
     def _gone(self, entry: Entry) -> TableNotFoundError:
         return TableNotFoundError(
@@ -410,41 +491,60 @@ class SqlCatalog(Catalog):
             "program has dropped or renamed it"
         )
 
+    def _others(self, entry: Entry) -> Sequence[tuple[str, str]]:
+        with self._reading(f"look for tables near {entry.name}") as connection:
+            rows = connection.execute(sa.select(TABLES).where(TABLES.c.id != entry.table_id)).all()
+        return [(other.name, other.location) for other in (entry_of(row, self.name) for row in rows)]
+
     def _ratifier(self, entry: Entry) -> Ratifier:
         return SqlRatifier(self, entry)
 
     # --- the database ---
 
     @property
-    def engine(self) -> sa.Engine:
+    def _database(self) -> sa.Engine:
         """The engine of SQLAlchemy. A forked process has connections of its own."""
         if self._process != os.getpid():
             self._engine.dispose(close=False)
             self._process = os.getpid()
         return self._engine
 
-    def _make_schema(self) -> None:
-        with self.writing("open the catalog", "") as connection:
-            if connection.dialect.name == "postgresql":  # two that create a table at once would fail
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
-            _META.create_all(connection)
-            found = connection.execute(sa.select(_SCHEMA.c.version)).scalars().all()
-            if not found:
-                connection.execute(sa.insert(_SCHEMA).values(version=SCHEMA_VERSION))
-            elif max(found) > SCHEMA_VERSION:
-                raise InvalidArgumentError(
-                    f"{self.name} was made by a newer refdelta: its schema has version {max(found)}, and this "
-                    f"one knows version {SCHEMA_VERSION}"
-                )
+    def _check_schema(self) -> None:
+        """Look whether the tables are there, and of this version; make them otherwise. To look changes nothing."""
+        versions: Sequence[int] = ()
+        with self._patience.wait():
+            try:
+                with self._database.connect() as connection:
+                    versions = database.at_once(connection).execute(sa.select(_SCHEMA.c.version)).scalars().all()
+            except exc.SQLAlchemyError as error:
+                if not database.is_missing(error):
+                    raise self._failed("open the catalog", error) from error
+        if not versions:
+            with self._writing("open the catalog") as connection:
+                if connection.dialect.name == "postgresql":  # two that create a table at once would fail
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+                _META.create_all(connection)
+                versions = connection.execute(sa.select(_SCHEMA.c.version)).scalars().all()
+                if not versions:
+                    connection.execute(sa.insert(_SCHEMA).values(version=SCHEMA_VERSION))
+        if wrong := [one for one in versions if not _is_whole(one, 1)]:
+            raise _claim(self.name, "version of the schema", wrong[0])
+        if versions and max(versions) > SCHEMA_VERSION:
+            raise InvalidArgumentError(
+                f"{self.name} was made by a newer refdelta: its schema has version {max(versions)}, and this "
+                f"one knows version {SCHEMA_VERSION}"
+            )
 
     @contextmanager
-    def reading(self, what: str) -> Iterator[sa.Connection]:
+    def _reading(self, what: str) -> Iterator[sa.Connection]:
         """A connection for one statement that reads. Raises ``StorageError``; ``what`` is the attempted action."""
-        with _errors(what, self.name), self.engine.connect() as connection:
-            yield _at_once(connection)
+        with self._errors(what), self._database.connect() as connection:
+            yield database.at_once(connection)
+            if not database.was_stable(connection):
+                raise StorageError(f"cannot {what}: {self.name} was changed while it was read; repeat it")
 
     @contextmanager
-    def writing(self, what: str, name: str = "") -> Iterator[sa.Connection]:
+    def _writing(self, what: str, name: str = "") -> Iterator[sa.Connection]:
         """A connection in a transaction, which is committed at the end of the block.
 
         Args:
@@ -456,13 +556,26 @@ class SqlCatalog(Catalog):
             TableAlreadyExistsError: the name is taken.
         """
         try:
-            with _errors(what, self.name), self.engine.begin() as connection:
+            with self._errors(what), self._database.begin() as connection:
                 yield connection
-        except _TakenError:
+        except TakenError:
             raise TableAlreadyExistsError(
                 f"the catalog {self.name} has a table {name!r}, or one is being created; drop_table removes one whose "
                 "creation did not end"
             ) from None
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        with self._patience.wait():
+            try:
+                yield
+            except exc.IntegrityError as error:
+                raise TakenError from error
+            except exc.SQLAlchemyError as error:
+                raise self._failed(what, error) from error
+
+    def _failed(self, what: str, error: exc.SQLAlchemyError) -> StorageError:
+        return StorageError(f"cannot {what}: {self.name} failed: {self._patience.reason(error)}")
 
 
 class SqlRatifier:
@@ -485,72 +598,87 @@ class SqlRatifier:
 
     def ratified(self, first: int = 0) -> Ratified:
         """One statement, so that the version and the commits are of one moment."""
-        with self._catalog.reading(f"ask for the versions of {self._entry.name}") as connection:
+        with self._catalog._reading(f"ask for the versions of {self._entry.name}") as connection:  # noqa: SLF001 - of this module
             rows = connection.execute(_ASK, {"table": self._entry.table_id, "first": first}).all()
-            session = _session(connection)
+            session = database.session_of(connection)
         if not rows:
             raise StorageError(f"the catalog {self._catalog.name} has no table {self._entry.name} any more")
-        latest = rows[0].latest
+        latest, created_ms = rows[0].latest, rows[0].created_ms
+        if not _is_latest(latest) or not _is_whole(created_ms, 0):
+            raise _claim(self.name, "latest version", latest)
         self._sealed = latest < _CREATING
         if self._sealed:
             latest = unsealed(latest)
-        return Ratified(
-            latest,
-            tuple(map(_commit, (row for row in rows if row.version is not None))),
-            f"{session} {rows[0].created_ms}",
-        )
+        held = (row for row in rows if row.version is not None)
+        try:
+            return Ratified(latest, tuple(map(_commit, held)), f"{session} {created_ms}")
+        except ValueError as error:
+            raise StorageError(f"{self.name} {error}") from error
 
-    def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+    def propose(self, commit: RatifiedCommit) -> Committed | Exists | Unknown:
         """One transaction: the version moves by one, and the commit is there."""
         table = self._entry.table_id
-        settling = False
-        try:
-            with self._catalog.engine.connect() as connection:
-                versions = {"before": commit.version - 1, "after": commit.version, "since": self._since(connection)}
-                moved = connection.execute(_MOVE, {"table": table, **versions})
-                is_next = moved.rowcount == 1
-                if is_next:
-                    row = {
-                        "table_id": table,
-                        "version": commit.version,
-                        "file_name": commit.file_name,
-                        "size": commit.size,
-                        "timestamp_ms": commit.timestamp_ms,
-                        "data": commit.data if self.inline else None,
-                    }
-                    connection.execute(_RECORD, row)
-                    settling = True
-                    connection.commit()
-                    if not _is_in_place(connection):
-                        return Unknown(StorageError("the file of the database was replaced meanwhile"))
-        except exc.SQLAlchemyError as error:
-            if settling:
-                return Unknown(error)
-            raise StorageError(
-                f"{self._catalog.name} did not ratify version {commit.version}: {_reason(error)}"
-            ) from error
-        # Not while the first connection is held: many threads that want a second one would wait for each other.
-        return Created() if is_next else self._refused(commit)
+        row = {
+            "table_id": table,
+            "version": commit.version,
+            "file_name": commit.file_name,
+            "size": commit.size,
+            "timestamp_ms": commit.timestamp_ms,
+            "data": commit.data if self.inline else None,
+        }
 
-    def _refused(self, commit: RatifiedCommit) -> Refused:
+        def move(connection: sa.Connection) -> bool:
+            versions = {"before": commit.version - 1, "after": commit.version, "since": self._since(connection)}
+            moved = connection.execute(_MOVE, {"table": table, **versions})
+            is_next = moved.rowcount == 1
+            if is_next:
+                connection.execute(_RECORD, row)
+            return is_next
+
+        what = f"ratify version {commit.version}"
+        try:
+            if self._catalog.transaction(what, move):
+                return Committed()
+        except LostError as error:
+            return Unknown(StorageError(f"cannot {what}: {self._catalog.name} gave no answer: {error}"))
+        except TakenError as error:
+            raise StorageError(f"cannot {what}: {self._catalog.name} failed: {error}") from error
+        # Not while the first connection is held: many threads that want a second one would wait for each other.
+        return self._refused(commit)
+
+    def _refused(self, commit: RatifiedCommit) -> Exists:
         answer = self.ratified(commit.version)
         if self._sealed:
             raise StorageError(f"version {commit.version} is not ratified: {self.name} is being dropped")
         if answer.session != self._confirmed:
             raise CatalogReplacedError(f"{self._catalog.name} has dropped versions of {self.name}")
-        if answer.latest < commit.version - 1:
+        if answer.latest < commit.version:  # no one has this version, even if the one before it is there by now
             raise StorageError(
-                f"version {commit.version} of {self._entry.name} cannot be ratified: the latest is {answer.latest}"
+                f"version {commit.version} of {self._entry.name} was not ratified: the one before it was not there; "
+                f"the latest is {answer.latest}"
             )
-        return Refused(answer.commits[:_WINNERS])
+        return Exists(answer.commits[:_WINNERS])
 
     def published(self, version: int) -> None:
         """Forget the commits up to this version: readers find them in the log."""
-        given = {"table": self._entry.table_id, "note": version}
-        with self._catalog.writing(f"note what is published of {self._entry.name}") as connection:
-            given["since"] = self._since(connection)
-            if connection.execute(_NOTED, given).rowcount:
-                connection.execute(_FORGET, {"table": self._entry.table_id, "note": version})
+        table = {"table": self._entry.table_id, "note": version}
+
+        def note(connection: sa.Connection) -> bool:
+            noted = connection.execute(_NOTED, {**table, "since": self._since(connection)}).rowcount > 0
+            if noted:
+                connection.execute(_FORGET, table)
+            return noted
+
+        what = f"note what is published of {self._entry.name}"
+        lost: LostError | None = None
+        for _ in range(_TRIES):  # a note that arrives twice changes nothing
+            try:
+                self._catalog.transaction(what, note)
+            except LostError as error:
+                lost = error
+            else:
+                return
+        raise StorageError(f"cannot {what}: {self._catalog.name} gave no answer: {lost}") from lost
 
     def confirm(self, session: str) -> None:
         """Change nothing but in this database."""
@@ -559,150 +687,69 @@ class SqlRatifier:
     def _since(self, connection: sa.Connection) -> int:
         """The ``created_ms`` of the table's row that was confirmed, if the connection is to the same database."""
         session, _, since = (self._confirmed or "").rpartition(" ")
-        if _session(connection) != session:
+        if database.session_of(connection) != session:
             raise CatalogReplacedError(f"{self._catalog.name} is not known to agree with the folder of {self.name}")
         return int(since)
 
 
 def _commit(row: Any) -> RatifiedCommit:
-    return RatifiedCommit(row.version, row.size, row.timestamp_ms, row.file_name, row.data)
+    data = bytes(row.data) if isinstance(row.data, memoryview) else row.data
+    if not _is_whole(row.version, 1):
+        raise ValueError(f"holds a commit of version {repr(row.version)[:50]}")
+    if (row.file_name is None) == (data is None):
+        raise ValueError(f"has neither a file nor a content, or both, for version {row.version}")
+    return RatifiedCommit(row.version, row.size, row.timestamp_ms, row.file_name, data)
 
 
-def _open(url: sa.URL) -> sa.Engine:
-    if url.get_backend_name() != "sqlite":
-        # Of two writers, the second one is to see the version of the first, whatever the server's default level is.
-        server = sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
-        _identify(server, _identity_of_server if url.get_backend_name() == "postgresql" else lambda _: "")
-        return server
-    if url.database in (None, "", ":memory:") or url.query.get("mode") == "memory":
-        raise InvalidArgumentError(
-            "a catalog cannot be in memory, where each thread has a database of its own: name a file, as "
-            "sqlite:///catalog.db"
-        )
-    engine = sa.create_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
-    path = os.path.abspath(str(url.database))  # noqa: PTH100 - it may be a URI of SQLite, which has no file
-    _identify(engine, lambda _: _identity_of_file(path))
+def entry_of(row: Any, catalog: str) -> Entry:
+    """The table of a row, once each column has a value that this client could have written.
 
-    @sa.event.listens_for(engine, "checkout")
-    def _checked_out(_: Any, record: Any, __: Any) -> None:
-        # SQLite goes on with a file that was removed, and what it writes there is lost.
-        if record.info[_SESSION].identity != _identity_of_file(path):
-            raise exc.DisconnectionError
+    Args:
+        row: the row.
+        catalog: the name of the catalog, for messages.
 
-    @sa.event.listens_for(engine, "connect")
-    def _connected(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # so that a transaction begins as below, and not at some later statement
-        cursor = connection.cursor()
-        _use_wal(cursor)
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.close()
-
-    @sa.event.listens_for(engine, "begin")
-    def _began(connection: sa.Connection) -> None:
-        # A transaction that reads first and then writes would fail where another one wrote in between.
-        if not connection.get_execution_options().get(_READS):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
-
-
-_SESSION = "refdelta_session"
-
-
-class _Session:
-    """The database to which connections are open. Another one in its place has another session.
-
-    Attributes:
-        name: a name that no other one has.
-        identity: what is known of the database: its file, or the start of its server.
-        current: returns that of the database which is there now.
+    Raises:
+        StorageError: a column has another one.
     """
-
-    def __init__(self, identity: str, current: Callable[[], str]) -> None:
-        self.name, self.identity, self.current = f"{identity} {uuid.uuid4()}", identity, current
-
-
-def _identify(engine: sa.Engine, identity_of: Callable[[Any], str]) -> None:
-    """Give each connection its session. Those of one database have the same one while one of them is open: a file
-    that is open keeps its number.
-    """
-    sessions: weakref.WeakValueDictionary[str, _Session] = weakref.WeakValueDictionary()
-    lock = threading.Lock()
-
-    @sa.event.listens_for(engine, "connect")
-    def _connected(connection: Any, record: Any) -> None:
-        identity = identity_of(connection)
-        with lock:
-            record.info[_SESSION] = sessions.get(identity) or _Session(identity, lambda: identity_of(None))
-            sessions[identity] = record.info[_SESSION]
-
-    @sa.event.listens_for(engine, "close")
-    def _closed(_: Any, record: Any) -> None:
-        record.info.pop(_SESSION, None)
+    wrong = {
+        "id": not isinstance(row.id, str) or _ID.fullmatch(row.id) is None,
+        "name": not is_name(row.name.removeprefix(STAGING) if isinstance(row.name, str) else row.name),
+        "location": not (isinstance(row.location, str) and is_location(row.location)),
+        "managed": row.managed not in (0, 1),
+        "commits": row.commits not in ("staged", "inline"),
+        "latest": not _is_latest(row.latest),
+        "published": not _is_whole(row.published, -1),
+        "created_ms": not _is_whole(row.created_ms, 0),
+    }
+    for column, is_wrong in wrong.items():
+        if is_wrong:
+            raise _claim(catalog, column, getattr(row, column))
+    return Entry(row.name, row.location, bool(row.managed), row.id, row.commits)
 
 
-def _identity_of_file(path: str) -> str:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - of each connection that is taken
-    except OSError:
-        return ""
-    return f"{found.st_dev} {found.st_ino}"
+def _is_whole(value: object, least: int) -> bool:
+    return type(value) is int and least <= value <= MAX_VERSION
 
 
-def _identity_of_server(connection: Any) -> str:
-    """The start of the server, and the number of the database in it."""
-    cursor = connection.cursor()
-    cursor.execute(
-        "SELECT pg_postmaster_start_time()::text, oid::text FROM pg_database WHERE datname = current_database()"
-    )
-    found = " ".join(map(str, cursor.fetchone()))
-    cursor.close()
-    connection.rollback()
-    return found
+def _is_latest(value: object) -> bool:
+    return type(value) is int and _PURGED - _HIGHEST <= value <= _HIGHEST
 
 
-def _session(connection: sa.Connection) -> str:
-    session: _Session = connection.info[_SESSION]
-    return session.name
+def _claim(catalog: str, column: str, value: object) -> StorageError:
+    return StorageError(f"{catalog} has a row with {repr(value)[:100]} as its {column}, which refdelta never writes")
 
 
-def _is_in_place(connection: sa.Connection) -> bool:
-    """Whether the file of the database is still the one that is open; for a server, its connection shows that."""
-    session: _Session = connection.info[_SESSION]
-    return connection.dialect.name != "sqlite" or session.current() == session.identity
+def _file_of(url: sa.URL) -> str:
+    """The path of a SQLite file, by its URL, which may have a URI of SQLite in it."""
+    found = str(url.database)
+    return found.removeprefix("file:") if url.query.get("uri") else found
 
 
-def _use_wal(cursor: sqlite3.Cursor) -> None:
-    """Turn the write-ahead log on. Of several that do so with a new database at once, SQLite fails all but one without
-    a wait, as each holds a lock that another one needs: its timeout does not apply here.
-    """
-    deadline = time.monotonic() + _BUSY_MS / 1000
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
-        else:
-            return
-
-
-_READS = "refdelta_reads"
-
-
-def _at_once(connection: sa.Connection) -> sa.Connection:
-    """The connection for one statement that reads, which needs no transaction around it."""
-    if connection.dialect.name == "sqlite":
-        return connection.execution_options(**{_READS: True})
-    return connection.execution_options(isolation_level="AUTOCOMMIT")
-
-
-class _TakenError(Exception):
+class TakenError(Exception):
     """Internal: a row with this key is there."""
 
 
-class _LostError(Exception):
+class LostError(Exception):
     """Internal: a transaction may have been carried out or not."""
 
 
@@ -714,18 +761,3 @@ def unsealed(latest: int) -> int:
 def is_sealed(row: Any) -> bool:
     """Whether a row is of a table that is being dropped."""
     return row is not None and row.latest < _CREATING
-
-
-@contextmanager
-def _errors(what: str, catalog: str) -> Iterator[None]:
-    try:
-        yield
-    except exc.IntegrityError as error:
-        raise _TakenError from error
-    except exc.SQLAlchemyError as error:
-        raise StorageError(f"cannot {what}: {catalog} failed: {_reason(error)}") from error
-
-
-def _reason(error: exc.SQLAlchemyError) -> str:
-    """The first line of the driver's message, without the statement."""
-    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]

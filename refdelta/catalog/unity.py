@@ -8,6 +8,8 @@ and its list of commits decides.
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from dataclasses import dataclass, field
@@ -18,14 +20,14 @@ import msgspec
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
+from refdelta.catalog.locations import place_of, refused
 from refdelta.catalog.unity_http import Connection, RequestError, Token, path_of, pause, root_of
 from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key
 from refdelta.core.log.timestamps import in_commit_timestamp
-from refdelta.core.table.features import REGISTRY
 from refdelta.engine.log.location import open_location
-from refdelta.engine.log.managed_log import FEATURE, ManagedStore, Ratified, RatifiedCommit, Refused
+from refdelta.engine.log.managed_log import FEATURE, Exists, ManagedStore, Ratified, RatifiedCommit
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CatalogMismatchError,
@@ -35,11 +37,12 @@ from refdelta.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from refdelta_storage import Created, StorageError, Store, Unknown
+from refdelta.table.features import REGISTRY
+from refdelta_storage import Committed, StorageError, Store, Unknown
 from refdelta_storage.wrappers import WrapperStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from refdelta.engine.log.managed_log import Ratifier
 
@@ -48,12 +51,22 @@ _SETTLING = 4
 _EARLY_MS = 5 * 60_000
 _PARTS = 3
 _NEEDED = ("GET", "POST")
+_PAGES = 10_000
+_NAMES = 1_000_000
+_LONGEST_NAME = 255
+_ID = re.compile(r"[0-9A-Za-z_.-]{1,128}")
 
 _OPTIONS = {
     "s3.access-key-id": "aws_access_key_id",
     "s3.secret-access-key": "aws_secret_access_key",
     "s3.session-token": "aws_session_token",
     "azure.sas-token": "azure_storage_sas_token",
+}
+_S3, _AZURE = frozenset({"aws_access_key_id", "aws_secret_access_key"}), frozenset({"azure_storage_sas_token"})
+# The options that a scheme needs, so that nothing of the client's own environment is used.
+_KEYS = {
+    **dict.fromkeys(("s3", "s3a"), _S3),
+    **dict.fromkeys(("abfs", "abfss", "az", "azure", "wasb", "wasbs"), _AZURE),
 }
 
 
@@ -90,9 +103,14 @@ class UnityCatalog(Catalog):
         token: the bearer token, or a function that returns it; None for a server that needs none.
         storage_options: options of the stores of its tables.
         allow_http: whether the token may be sent unencrypted to another machine.
+        locations: the folders below which tables are opened: paths or URIs, such as ``s3://bucket/tables``. None: where
+            the server gives credentials for the table, which are its own; a server on this machine (a loopback address)
+            may also name folders of this machine, and places that are opened with the client's own credentials.
+        ca_file: a file with the certificates of the authorities that are trusted for this server, in PEM, such as an
+            organization's own; None for those of the system, or of the variable ``SSL_CERT_FILE`` of OpenSSL.
 
     Raises:
-        InvalidArgumentError: the URL is wrong, or urllib3 is not installed.
+        InvalidArgumentError: the URL or a location is wrong, there is no such file, or urllib3 is not installed.
 
     Example::
 
@@ -109,17 +127,24 @@ class UnityCatalog(Catalog):
         storage_options: Mapping[str, str] | None = None,
         *,
         allow_http: bool = False,
+        ca_file: str | os.PathLike[str] | None = None,
+        locations: Iterable[str | os.PathLike[str]] | None = None,
     ) -> None:
-        super().__init__(storage_options)
+        super().__init__(storage_options, locations or ())
+        self._limited = locations is not None
         if token is not None and not callable(token) and not (isinstance(token, str) and token.isprintable()):
             raise InvalidArgumentError("the token is a string of printable characters, or a function that returns one")
         self._allow_http = allow_http
-        self.connection = Connection(root_of(url, allow_http=allow_http), token)
+        self._ca_file = None if ca_file is None else os.fspath(ca_file)
+        if self._ca_file is not None and not os.path.isfile(self._ca_file):  # noqa: PTH113 - a path of the user
+            raise InvalidArgumentError(f"there is no file {self._ca_file} with the certificates of authorities")
+        self._connection = Connection(root_of(url, allow_http=allow_http), token, self._ca_file)
         self._token = token
         self._negotiated: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self.name, self._token, self._options, self._allow_http)
+        given = self._locations.given if self._limited else None
+        return _opened, (self.name, self._token, self._options, self._allow_http, self._ca_file, given)
 
     def close(self) -> None:
         """Close the connections to the server, as the end of a ``with`` block does. The catalog and its tables can be
@@ -129,12 +154,12 @@ class UnityCatalog(Catalog):
 
             UnityCatalog(url, token).close()
         """
-        self.connection.close()
+        self._connection.close()
 
     @property
     def name(self) -> str:
         """The URL of the server."""
-        return self.connection.root
+        return self._connection.root
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """The names of the tables, in order. These requests are not part of the Delta API, but of Unity Catalog's.
@@ -153,26 +178,39 @@ class UnityCatalog(Catalog):
         if not all(parts) or len(parts) >= _PARTS:
             raise InvalidArgumentError(f"a namespace is like 'main' or 'main.sales', not {namespace!r}")
         with store_errors("list the tables"):
-            catalogs = parts[:1] or self._list("/catalogs", "catalogs", {})
+            left = iter(range(_PAGES))
+            catalogs = parts[:1] or self._list("/catalogs", "catalogs", {}, left)
             found = []
             for catalog in catalogs:
-                schemas = parts[1:] or self._list("/schemas", "schemas", {"catalog_name": catalog})
+                schemas = parts[1:] or self._list("/schemas", "schemas", {"catalog_name": catalog}, left)
                 for schema in schemas:
                     asked = {"catalog_name": catalog, "schema_name": schema}
-                    found += [f"{catalog}.{schema}.{name}" for name in self._list("/tables", "tables", asked)]
+                    found += [f"{catalog}.{schema}.{name}" for name in self._list("/tables", "tables", asked, left)]
+                    if len(found) > _NAMES:
+                        raise StorageError(f"{self.name} lists more than {_NAMES} tables: name a catalog or a schema")
         return sorted(found)
 
-    def _list(self, path: str, kind: str, query: dict[str, str]) -> list[str]:
+    def _list(self, path: str, kind: str, query: dict[str, str], left: Iterator[int]) -> list[str]:
+        """The names on all pages of a list; ``left`` has an element for each page that may still be asked for."""
         found: list[str] = []
         seen: set[str] = set()
-        while True:
-            page = self.connection.get(path, _Page, query)
-            found += [one.name for one in getattr(page, kind)]
+        for _ in left:
+            page = self._connection.get(path, _Page, query)
+            names = [one.name for one in getattr(page, kind)]
+            if wrong := [name for name in names if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable()]:
+                raise StorageError(f"{self.name} lists {wrong[0][:100]!r} among its {kind}, which is no name")
+            found += names
             token = page.next_page_token
-            if not token or token in seen:
+            if not token:
                 return found
+            if token in seen or len(found) > _NAMES:
+                break
             seen.add(token)
             query = {**query, "page_token": token}
+        raise StorageError(
+            f"the list of {kind} at {self.name} has no end: more than {_NAMES} names, more than {_PAGES} pages in all, "
+            "or a page that was there before"
+        )
 
     def rename_table(self, name: str, new: str) -> None:
         """Rename a table within its schema. Handles that are open find the table no more: the API knows tables by their
@@ -224,7 +262,7 @@ class UnityCatalog(Catalog):
         lost: RequestError | None = None
         for number in range(1, _TRIES + 1):
             try:
-                self.connection.send(method, path, NoneType, body, match=condition)
+                self._connection.send(method, path, NoneType, body, match=condition)
             except RequestError as error:
                 last = error
                 lost = lost or (None if error.certain else error)
@@ -261,7 +299,7 @@ class UnityCatalog(Catalog):
             RequestError: the server refused, or gave no answer.
         """
         try:
-            found = self.connection.get(_table(_parts(name)), api.LoadedTable, match=entry.table_id)
+            found = self._connection.get(_table(_parts(name)), api.LoadedTable, match=entry.table_id)
         except RequestError as error:
             if error.kind == api.PRECONDITION_FAILED:
                 return "moved"
@@ -301,7 +339,7 @@ class UnityCatalog(Catalog):
         path = f"{api.DELTA}{path_of('catalogs', parts[0], 'schemas', parts[1], 'staging-tables')}"
         try:
             # A staging table has no name yet, so a second one does no harm.
-            staged = self.connection.repeat("POST", path, api.StagingTable, api.CreateStagingTable(name=parts[2]))
+            staged = self._connection.repeat("POST", path, api.StagingTable, api.CreateStagingTable(name=parts[2]))
         except RequestError as error:
             self._raise(error, name, name)
         required = {key: value for key, value in staged.required_properties.items() if value is not None}
@@ -310,9 +348,8 @@ class UnityCatalog(Catalog):
         if unknown := sorted(features - REGISTRY.keys()):
             raise UnsupportedFeatureError(unknown, "create", f"the catalog {self.name} requires it")
         required.update({f"delta.feature.{feature}": "supported" for feature in features})
-        return _Staging(
-            name, staged.location, managed=True, table_id=staged.table_id, required=tuple(sorted(required.items()))
-        )
+        table_id = self._checked_id(staged.table_id)
+        return _Staging(name, staged.location, True, table_id, required=tuple(sorted(required.items())))
 
     def _required(self, entry: Entry) -> dict[str, str]:
         return dict(entry.required) if isinstance(entry, _Staging) else {}
@@ -343,7 +380,7 @@ class UnityCatalog(Catalog):
         )
         path = f"{api.DELTA}{path_of('catalogs', catalog, 'schemas', schema, 'tables')}"
         try:
-            self.connection.repeat("POST", path, api.LoadedTable, request)
+            self._connection.repeat("POST", path, api.LoadedTable, request)
         except RequestError as error:
             self._check_created(entry, error)
 
@@ -381,7 +418,12 @@ class UnityCatalog(Catalog):
         except RequestError as error:
             self._raise(error, name, name)
         managed = found.table_type == "MANAGED" and f"delta.feature.{FEATURE}" in found.properties
-        return Entry(name, found.location, managed, found.table_uuid)
+        return Entry(name, found.location, managed, self._checked_id(found.table_uuid))
+
+    def _checked_id(self, table_id: str) -> str:
+        if _ID.fullmatch(table_id) is None:
+            raise StorageError(f"{self.name} names {table_id[:100]!r} as the id of a table, which is none")
+        return table_id
 
     def load(self, name: str) -> api.LoadedTable:
         """The server's answer about a table.
@@ -392,7 +434,7 @@ class UnityCatalog(Catalog):
         Raises:
             RequestError: it refused, or gave no answer.
         """
-        return self.connection.get(_table(_parts(name)), api.LoadedTable)
+        return self._connection.get(_table(_parts(name)), api.LoadedTable)
 
     def _drop(self, entry: Entry) -> None:
         """Publish, then DELETE: a server that is no ``refdelta serve`` may not publish."""
@@ -423,9 +465,21 @@ class UnityCatalog(Catalog):
         return ManagedStore(store, UnityRatifier(self, entry, store))
 
     def _store(self, entry: Entry) -> Store:
-        if entry.location.partition("://")[0] in ("file", "", entry.location):
+        place = place_of(entry.location)
+        if place is None or (place[0] == "file" and not self._trusts(entry)):
+            raise self._refused(entry)
+        if place[0] == "file":
             return open_location(entry.location, self._options)
         return _VendedStore(_Lease(self, entry))
+
+    def _trusts(self, entry: Entry) -> bool:
+        """Whether a table's location is opened with the permissions of this client."""
+        if self._limited:
+            return self._locations.cover(entry.location)
+        return self._connection.is_local
+
+    def _refused(self, entry: Entry) -> InvalidArgumentError:
+        return refused(entry.name, entry.location, self.name, self._locations)
 
     def credentials(self, entry: Entry) -> tuple[dict[str, str], float | None]:
         """The storage options of a table: those of the user, and the server's credentials.
@@ -435,11 +489,19 @@ class UnityCatalog(Catalog):
 
         Returns:
             The options, and the time at which they expire, in milliseconds since 1970; None if they do not.
+
+        Raises:
+            InvalidArgumentError: the table is at a place that this client does not open with its own credentials, and
+                the server gives none.
+            RequestError: the server refused, or gave no answer.
         """
+        trusted = self._trusts(entry)
+        if self._limited and not trusted:
+            raise self._refused(entry)
         if isinstance(entry, _Staging):
             path = f"{api.DELTA}{path_of('staging-tables', entry.table_id, 'credentials')}"
             try:
-                found = self.connection.get(path, api.Credentials)
+                found = self._connection.get(path, api.Credentials)
             except RequestError as error:
                 if error.status != 404:
                     raise
@@ -447,23 +509,29 @@ class UnityCatalog(Catalog):
         else:
             found = self._of_table(entry.name)
         fitting = [one for one in found.storage_credentials if _covers(one.prefix, entry.location)]
-        if not fitting:
+        best = max(fitting, key=lambda one: len(one.prefix), default=None)
+        given = {} if best is None else best.config
+        options = {option: value for name, option in _OPTIONS.items() if (value := given.get(name))}
+        if not all(value.isascii() and value.isprintable() for value in options.values()):
+            raise StorageError(f"{self.name} gives credentials for {entry.name} with characters that no key has")
+        # The server's own keys open what the server may open. With keys of the client it would choose their use.
+        own = {name.lower() for name in self._options}
+        needed = _KEYS.get(entry.location.partition("://")[0].lower())
+        vended = needed is not None and options.keys() >= needed and not needed & own
+        if not (trusted or vended):
+            raise self._refused(entry)
+        if best is None or not options:
             return self._options, None
-        best = max(fitting, key=lambda one: len(one.prefix))
-        options = {option: value for name, option in _OPTIONS.items() if (value := best.config.get(name))}
-        if not options:
-            return self._options, None
-        expires = best.expiration_time_ms
-        return {**options, **self._options}, None if expires is None else float(expires)
+        return {**options, **self._options}, best.expiration_time_ms
 
     def _of_table(self, name: str) -> api.Credentials:
         path = f"{_table(_parts(name))}/credentials"
         try:
-            return self.connection.get(path, api.Credentials, {"operation": "READ_WRITE"})
+            return self._connection.get(path, api.Credentials, {"operation": "READ_WRITE"})
         except RequestError as error:
             if error.status != 403:
                 raise
-        return self.connection.get(path, api.Credentials, {"operation": "READ"})
+        return self._connection.get(path, api.Credentials, {"operation": "READ"})
 
     def _negotiate(self, catalog: str) -> None:
         """Ask once whether the server knows this version of the API."""
@@ -471,14 +539,15 @@ class UnityCatalog(Catalog):
             return
         query = {"catalog": catalog, "protocol-versions": api.VERSION}
         try:
-            found = self.connection.get(f"{api.DELTA}/config", api.CatalogConfig, query)
+            found = self._connection.get(f"{api.DELTA}/config", api.CatalogConfig, query)
         except RequestError as error:
             if error.kind == "NoSuchCatalogException":
                 raise TableNotFoundError(f"{self.name} has no catalog {catalog!r}") from error
             raise
         if found.protocol_version.partition(".")[0] != "1":
             raise StorageError(
-                f"{self.name} has version {found.protocol_version} of the Delta API; this is a client of {api.VERSION}"
+                f"{self.name} has version {found.protocol_version[:20]!r} of the Delta API; this is a client of "
+                f"{api.VERSION}"
             )
         self._negotiated.add(catalog)
 
@@ -501,8 +570,15 @@ class UnityCatalog(Catalog):
         return TableNotFoundError(f"table {name!r} does not exist in the catalog {self.name}")
 
 
-def _opened(url: str, token: Token, options: dict[str, str], allow_http: bool) -> UnityCatalog:
-    return UnityCatalog(url, token, options, allow_http=allow_http)
+def _opened(
+    url: str,
+    token: Token,
+    options: dict[str, str],
+    allow_http: bool,
+    ca_file: str | None,
+    locations: list[str] | None,
+) -> UnityCatalog:
+    return UnityCatalog(url, token, options, allow_http=allow_http, ca_file=ca_file, locations=locations)
 
 
 class _GoneError(StorageError):
@@ -559,14 +635,17 @@ class UnityRatifier:
         if loaded.latest_table_version is None:
             raise StorageError(f"the server names no latest version of {self.name}")
         commits = sorted(loaded.commits or (), key=lambda one: one.version)
-        return Ratified(
-            loaded.latest_table_version,
-            tuple(
-                RatifiedCommit(one.version, one.file_size, one.timestamp, one.file_name)
-                for one in commits
-                if first <= one.version <= loaded.latest_table_version
-            ),
-        )
+        try:
+            return Ratified(
+                loaded.latest_table_version,
+                tuple(
+                    RatifiedCommit(one.version, one.file_size, one.timestamp, one.file_name)
+                    for one in commits
+                    if first <= one.version <= loaded.latest_table_version
+                ),
+            )
+        except ValueError as error:
+            raise StorageError(f"{self.name} {error}") from error
 
     def _is_published(self, commit: RatifiedCommit) -> bool:
         try:
@@ -580,13 +659,13 @@ class UnityRatifier:
     def _gone(self) -> StorageError:
         return _GoneError(f"the catalog {self.catalog.name} has no table {self.entry.name} any more, or another one")
 
-    def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+    def propose(self, commit: RatifiedCommit) -> Committed | Exists | Unknown:
         """Send the commit; after a conflict or a lost reply, load the table to see whose version it is."""
         lost: RequestError | None = None
         for number in range(1, _TRIES + 1):
             try:
                 self._send(commit)
-                return Created()
+                return Committed()
             except RequestError as error:
                 lost = lost or (None if error.certain else error)
                 last = error
@@ -599,7 +678,7 @@ class UnityRatifier:
             except _GoneError as error:
                 # Dropping it published its commits. Without a lost reply, too: a gateway may have sent it twice.
                 if self._is_published(commit):
-                    return Created()
+                    return Committed()
                 if lost is None:
                     raise
                 return Unknown(error)
@@ -612,7 +691,7 @@ class UnityRatifier:
 
     def _outcome(
         self, commit: RatifiedCommit, error: RequestError, lost: RequestError | None
-    ) -> Created | Refused | Unknown | None:
+    ) -> Committed | Exists | Unknown | None:
         """The outcome of a proposal that failed; None if it is to be sent again. Raises where that would not help.
 
         Args:
@@ -650,19 +729,19 @@ class UnityRatifier:
         self._post(api.UpdateTable(requirements=requirements, updates=updates))
 
     def _post(self, request: api.UpdateTable) -> None:
-        self.catalog.connection.send("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+        self.catalog._connection.send("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)  # noqa: SLF001 - of this module
 
-    def _settled(self, commit: RatifiedCommit, lost: RequestError | None) -> Created | Refused | Unknown | None:
+    def _settled(self, commit: RatifiedCommit, lost: RequestError | None) -> Committed | Exists | Unknown | None:
         """The outcome of a proposal by the server's list of commits; None if the version is still free."""
         answer = self.ratified(commit.version)
         if answer.latest < commit.version:
             return None
         found = next((one for one in answer.commits if one.version == commit.version), None)
         if found is not None and found.file_name == commit.file_name:
-            return Created()
+            return Committed()
         if found is None and lost is not None:
             return Unknown(lost)  # it is published, and may be ours: the log says whose it is
-        return Refused(answer.commits)
+        return Exists(answer.commits)
 
     def _publish(self) -> None:
         """Publish, since the server wants that before it ratifies more."""
@@ -675,7 +754,7 @@ class UnityRatifier:
             updates=[api.SetLatestBackfilledVersion(latest_published_version=version)],
         )
         try:
-            self.catalog.connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)
+            self.catalog._connection.repeat("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)  # noqa: SLF001 - of this module
         except RequestError as error:
             if error.kind in api.CATALOG_MISMATCHES:
                 raise CatalogMismatchError(str(error), api.CATALOG_MISMATCHES[error.kind]) from error

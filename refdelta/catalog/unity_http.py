@@ -28,7 +28,8 @@ except ModuleNotFoundError:
 Token: TypeAlias = str | Callable[[], str] | None
 
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
-_LARGEST_REPLY = 64 * 2**20
+_LARGEST_REPLY = 16 * 2**20
+_LONGEST_REPLY = 300.0
 _LONGEST_MESSAGE = 500
 _TRIES = 4
 _LONGEST_PAUSE = 5.0
@@ -107,15 +108,17 @@ class Connection:
     Args:
         root: the result of :func:`root_of`.
         token: the bearer token, or a function that returns the one of the moment; None for a server that needs none.
+        ca_file: the certificates of the authorities that are trusted, in PEM; None for those of the system.
     """
 
-    def __init__(self, root: str, token: Token) -> None:
+    def __init__(self, root: str, token: Token, ca_file: str | None = None) -> None:
         self.root = root
         self._token = token
-        self._pool = _new_pool()
+        self._ca_file = ca_file
+        self._pool = self._new_pool()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.root, self._token)
+        return type(self), (self.root, self._token, self._ca_file)
 
     def __repr__(self) -> str:
         return f"Connection({self.root!r})"
@@ -217,7 +220,7 @@ class Connection:
                 preload_content=False,
             )
             try:
-                content = reply.read(_LARGEST_REPLY + 1, decode_content=True)
+                content = _body(reply)
             finally:
                 reply.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -235,14 +238,40 @@ class Connection:
         return _read(reply.status, reply.headers, content, kind, what, secrets)
 
     @property
+    def is_local(self) -> bool:
+        """Whether the server is on this machine, by a loopback address."""
+        return urlsplit(self.root).hostname in _LOCAL
+
+    @property
     def _manager(self) -> urllib3.PoolManager:
         if self._pool.process != os.getpid():
-            self._pool = _new_pool()
+            self._pool = self._new_pool()
         return self._pool.manager
 
+    def _new_pool(self) -> _Pool:
+        manager = urllib3.PoolManager(num_pools=1, maxsize=16, block=False, ca_certs=self._ca_file)
+        return _Pool(manager, os.getpid())
 
-def _new_pool() -> _Pool:
-    return _Pool(urllib3.PoolManager(num_pools=1, maxsize=16, block=False), os.getpid())
+
+def _body(reply: urllib3.BaseHTTPResponse) -> bytes:
+    """The body, up to a byte more than the largest one. It is not decompressed: no compression was asked for.
+
+    Raises:
+        HTTPError: it did not come to its end in time.
+    """
+    read1 = getattr(reply, "read1", None)
+    if read1 is None:  # urllib3 1: it waits for all bytes that it is asked for
+        return reply.read(_LARGEST_REPLY + 1, decode_content=True)
+    ends = time.monotonic() + _LONGEST_REPLY
+    found = bytearray()
+    while len(found) <= _LARGEST_REPLY and (part := read1(2**16, decode_content=False)):
+        found += part
+        if time.monotonic() > ends:
+            reply.close()
+            raise urllib3.exceptions.HTTPError(f"the reply has no end after {_LONGEST_REPLY:.0f} seconds")
+    if len(found) > _LARGEST_REPLY:
+        reply.close()
+    return bytes(found)
 
 
 def pause(error: RequestError, number: int) -> None:
@@ -275,7 +304,7 @@ def _read(
         kind=name,
         retry_after=_seconds(headers.get("Retry-After")),
         # A gateway may have passed the request on.
-        certain=status < 500,
+        certain=status < 500 or name == api.UNAVAILABLE,
     )
 
 
@@ -285,4 +314,4 @@ def _seconds(text: str | None) -> float | None:
 
 def _shown(text: str, secrets: frozenset[str]) -> str:
     """The words of a server, or of a library: one line, bounded, without secrets."""
-    return redact(" ".join(text.split()), secrets)[:_LONGEST_MESSAGE]
+    return redact(" ".join(text.split()), secrets, _LONGEST_MESSAGE)

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 from refdelta.errors import DeltaError, printable
@@ -46,7 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     context = click.Context(app)  # until the arguments are read
     try:
         # Not app.main(): it would end the process where it sees a broken pipe.
-        with app.make_context("refdelta", list(sys.argv[1:] if arguments is None else arguments)) as context:
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        with warnings.catch_warnings(), app.make_context("refdelta", given) as context:
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *_where: _say(str(message))
             app.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
@@ -78,10 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str, status: int = 1) -> int:
     if os.environ.get("REFDELTA_DEBUG") and sys.exc_info()[0] is not None:
         traceback.print_exc()
+    _say(message)
+    return status
+
+
+def _say(message: str) -> None:
     line = printable(" ".join(message.split()))
     colored = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     sys.stderr.write(f"{_RED if colored else ''}refdelta:{_PLAIN if colored else ''} {line}\n")
-    return status
 
 
 def _drop_output() -> None:

@@ -18,12 +18,12 @@ import click
 
 from refdelta.arguments import missing_package
 from refdelta.cli.group import app, rows_or_files, storage_options
-from refdelta.cli.render import echo_json, echo_table
-from refdelta.demo.mixes import ROWS, Mix, mix_of
-from refdelta.demo.worker_pool import RaceFailedError
-from refdelta.errors import DeltaError, printable
+from refdelta.cli.render import echo_json, echo_table, say
+from refdelta.errors import DeltaError
+from refdelta.racing.crew import RaceFailedError
+from refdelta.racing.mixes import ROWS, Mix, mix_of
+from refdelta.racing.throughput import BenchEngine, OwnEngine, Race, find_engine, race
 from refdelta.status_line import StatusLine
-from refdelta.throughput import BenchEngine, OwnEngine, Race, find_engine, race
 from refdelta.wording import counted
 
 _COMMITS = 200
@@ -261,12 +261,12 @@ def _show(races: list[Race], machine: dict[str, Any]) -> None:
     )
     for one in races:
         for error, count in one.aborts.items():
-            click.echo(f"{one.mix}: {count:,} x {error}, the first: {printable(one.first_errors.get(error, ''))}")
+            say(f"{one.mix}: {count:,} x {error}, the first: {one.first_errors.get(error, '')}")
         if one.compactions:
-            click.echo(f"{one.mix}: beside {one.compactions:,} compactions")
+            say(f"{one.mix}: beside {one.compactions:,} compactions")
     versions = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in _FACTS)
     memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
-    click.echo(f"with {versions}; {machine['cpus']} CPUs ({machine['processor']}), {memory}, {machine['system']}")
-    click.echo(f"after {counted(races[0].warm_up, 'commit')} to warm up; seed {races[0].seed}")
+    say(f"with {versions}; {machine['cpus']} CPUs ({machine['processor']}), {memory}, {machine['system']}")
+    say(f"after {counted(races[0].warm_up, 'commit')} to warm up; seed {races[0].seed}")
     if not any(one.problems for one in races):
-        click.echo("no commit lost, none doubled: the log and the rows agree with what was acknowledged")
+        say("no commit lost, none doubled: the log and the rows agree with what was acknowledged")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import ipaddress
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,18 +16,22 @@ from refdelta.arguments import missing_package
 from refdelta.cli.group import (
     CATALOG_VARIABLE,
     FOLDER,
+    LOCATIONS_VARIABLE,
     Command,
     ShownGroup,
     app,
     catalog_in_use,
+    catalog_timeout,
     in_a_catalog,
     storage_options,
 )
-from refdelta.cli.render import echo_json
+from refdelta.cli.render import echo_json, say
 from refdelta.errors import InvalidArgumentError
 from refdelta.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from refdelta.catalog import Catalog
 
 TOKENS_VARIABLE = "REFDELTA_TOKENS"
@@ -70,7 +76,7 @@ def tables(namespace: str | None, storage_options: dict[str, str], as_json: bool
         echo_json(found)
         return
     for name in found:
-        click.echo(name)
+        say(name)
 
 
 @catalog_commands.command(examples=("catalog register sales.old_orders s3://bucket/orders",))
@@ -83,7 +89,7 @@ def register(name: str, folder: str, storage_options: dict[str, str], as_json: b
     if as_json:
         echo_json({"name": name, "location": table.table_uri, "version": table.version()})
     else:
-        click.echo(f"{name}: {table.table_uri}, version {table.version()}")
+        say(f"{name}: {table.table_uri}, version {table.version()}")
 
 
 @catalog_commands.command(examples=("catalog rename sales.orders sales.orders_2025",))
@@ -96,7 +102,7 @@ def rename(name: str, new: str, storage_options: dict[str, str], as_json: bool) 
     if as_json:
         echo_json({"name": new})
     else:
-        click.echo(f"{name} is {new} now")
+        say(f"{name} is {new} now")
 
 
 @catalog_commands.command(
@@ -114,7 +120,7 @@ def drop(name: str, purge: bool, storage_options: dict[str, str], as_json: bool)
     if as_json:
         echo_json({"name": name, "purged": purge})
     else:
-        click.echo(f"{name} is dropped" + (", and its files are deleted" if purge else "; its files stay"))
+        say(f"{name} is dropped" + (", and its files are deleted" if purge else "; its files stay"))
 
 
 @catalog_commands.command(examples=("catalog publish sales.orders",))
@@ -126,7 +132,7 @@ def publish(name: str, storage_options: dict[str, str], as_json: bool) -> None:
     if as_json:
         echo_json({"published": count})
     else:
-        click.echo(f"{counted(count, 'commit')} published")
+        say(f"{counted(count, 'commit')} published")
 
 
 @catalog_commands.command(
@@ -147,12 +153,12 @@ def adopt(name: str, discard: bool, storage_options: dict[str, str], as_json: bo
     if as_json:
         echo_json(dataclasses.asdict(done))
         return
-    click.echo(f"{name}: the latest version was {done.before}, and is {done.latest} now")
+    say(f"{name}: the latest version was {done.before}, and is {done.latest} now")
     for what, versions in (("adopted", done.adopted), ("dropped", done.dropped)):
         if versions:
-            click.echo(f"{what}: {', '.join(map(str, versions))}")
+            say(f"{what}: {', '.join(map(str, versions))}")
     for key in done.saved:
-        click.echo(f"set aside: {key}")
+        say(f"set aside: {key}")
 
 
 # --- for other programs -----------------------------------------------------------------------------------------------
@@ -179,6 +185,14 @@ def adopt(name: str, discard: bool, storage_options: dict[str, str], as_json: bo
     "--warehouse", metavar="DIR|URI", help="The folder for new tables. Without one, clients cannot create tables."
 )
 @click.option(
+    "--locations",
+    metavar="DIR|URI",
+    multiple=True,
+    envvar=LOCATIONS_VARIABLE,
+    help="A further folder whose tables are served. Tables of the database that are elsewhere are refused, and without "
+    "--warehouse and --locations those that are not below the folder of a SQLite file. May be repeated.",
+)
+@click.option(
     "--token-file",
     type=_FILE,
     help=f"The bearer tokens, one a line; otherwise they come from the variable {TOKENS_VARIABLE}. Each one opens "
@@ -200,13 +214,22 @@ def adopt(name: str, discard: bool, storage_options: dict[str, str], as_json: bo
 @click.option(
     "--vend-credentials",
     is_flag=True,
-    help="Give clients the credentials of --storage-option, so that they need none of their own. They are the server's "
-    "own: neither limited to a table, nor to reading, nor in time.",
+    help="Give clients the server's credentials, those of --storage-option, or AWS_... and AZURE_... in the "
+    "environment, so that they need none of their own. They are limited neither to a table, nor to reading, nor in "
+    "time.",
 )
+@click.option(
+    "--vended-keys",
+    type=_FILE,
+    help="Give clients the credentials in this file instead: NAME=VALUE a line, such as aws_access_key_id=... It is "
+    "read anew for each request, so that keys can be exchanged.",
+)
+@catalog_timeout()
 @storage_options
 def serve(
     url: str,
     warehouse: str | None,
+    locations: tuple[str, ...],
     token_file: Path | None,
     host: str,
     port: int,
@@ -214,6 +237,8 @@ def serve(
     key: Path | None,
     max_unpublished: int,
     vend_credentials: bool,
+    vended_keys: Path | None,
+    catalog_timeout: float | None,
     storage_options: dict[str, str],
 ) -> None:
     """Serve the tables of a catalog to other programs, by Unity Catalog's Delta API.
@@ -224,7 +249,7 @@ def serve(
         if importlib.util.find_spec(package) is None:
             raise missing_package("serve", package, extra="serve")
     from refdelta.catalog.server import listen, make_app, read_tokens, run, url_of
-    from refdelta.catalog.service import open_served
+    from refdelta.catalog.service import open_served, read_keys
 
     if (certificate is None) != (key is None):
         raise InvalidArgumentError("--certificate and --key belong together")
@@ -232,9 +257,30 @@ def serve(
     if not text.strip():
         raise InvalidArgumentError(f"the server needs tokens: --token-file, or the variable {TOKENS_VARIABLE}")
     tokens = read_tokens(text)
-    with open_served(url, warehouse, storage_options or None) as catalog:
-        application = make_app(catalog, tokens, most_unpublished=max_unpublished, vend=vend_credentials)
+    if vended_keys is not None:
+        read_keys(vended_keys)
+    for warning in _warnings(host, certificate is not None, [token_file, key, vended_keys]):
+        say(f"warning: {warning}", err=True)
+    with open_served(url, warehouse, storage_options or None, locations or None, timeout=catalog_timeout) as catalog:
+        catalog.keys = vended_keys
+        vend = vend_credentials or vended_keys is not None
+        application = make_app(catalog, tokens, most_unpublished=max_unpublished, vend=vend)
         with listen(host, port) as listener:
-            click.echo(f"serving {catalog.name} at {url_of(listener, tls=certificate is not None)}")
+            say(f"serving {catalog.name} at {url_of(listener, tls=certificate is not None)}")
             files = {"certificate": certificate, "key": key} if certificate and key else None
             run(application, listener, files)
+
+
+def _warnings(host: str, tls: bool, secrets: list[Path | None]) -> Iterator[str]:
+    if not tls and not _is_loopback(host):
+        yield (f"tokens go unencrypted to {host}: use --certificate and --key, or put a proxy with TLS before it")
+    for file in secrets:
+        if file is not None and os.name == "posix" and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            yield f"other users of this machine can open {file}: chmod 600 {file}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, arguments
 from refdelta.api.merge_builder import TableMerger
+from refdelta.api.reading import handle_of
 from refdelta.cli.group import (
     app,
     is_table,
     isolation_level,
+    most_attempts,
     note,
     on_a_table,
     open_table,
@@ -24,13 +26,13 @@ from refdelta.cli.group import (
     zone_of_times,
 )
 from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
-from refdelta.cli.render import echo_json, echo_some, moved_over
-from refdelta.core.table.features import check_writable
+from refdelta.cli.render import echo_json, echo_some, moved_over, say
 from refdelta.engine.log.snapshot import Snapshot
 from refdelta.operations.dml.delete import delete as stage_delete
 from refdelta.operations.dml.update import update as stage_update
-from refdelta.operations.merge.merge import merge as stage_merge
-from refdelta.operations.merge.request import MergeRequest
+from refdelta.operations.merge.execution import merge as stage_merge
+from refdelta.operations.merge.plan import MergeRequest
+from refdelta.table.features import check_writable
 from refdelta.transaction.options import StatementOptions
 from refdelta.transaction.results import CommitResult
 from refdelta.transaction.transaction import Transaction
@@ -61,12 +63,7 @@ def changing(command: Command) -> Command:
         note,
         click.option("--dry-run", is_flag=True, help="Commit nothing: say what would change, in which files."),
         rows_or_files,
-        click.option(
-            "--attempts",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="How often the statement may run: after a conflict again, on the newest version; once unless said.",
-        ),
+        most_attempts,
         isolation_level,
     ):
         command = decorate(command)
@@ -332,17 +329,17 @@ def _perform(
     if as_json:
         echo_json(dict(result))
     elif result.version is None:
-        click.echo("no row matches: nothing was written")
+        say("no row matches: nothing was written")
     else:
         changed, over = statement.says(result.metrics), moved_over(result.rebased_over)
-        click.echo(f"version {result.version}{over}: {changed}, {time.monotonic() - start:.1f} s")
+        say(f"version {result.version}{over}: {changed}, {time.monotonic() - start:.1f} s")
         for reason in result.fallbacks:
-            click.echo(f"  files decided over conflicts, not rows: {reason}")
+            say(f"  files decided over conflicts, not rows: {reason}")
 
 
 def _planned(table: DeltaTable, statement: _Statement, isolation: arguments.Isolation | None) -> dict[str, Any]:
     """The effect of the statement on the newest version. It is run and rolled back: its files are removed."""
-    snapshot = table.newest_for_writing()
+    snapshot = handle_of(table).newest_for_writing()
     check_writable(snapshot.protocol, snapshot.metadata)
     staging = Transaction(table.store, snapshot, isolation=isolation)
     try:
@@ -360,7 +357,7 @@ def _show_plan(plan: Mapping[str, Any], statement: _Statement, *, as_json: bool)
     if as_json:
         echo_json(plan)
         return
-    click.echo(f"version {plan['read_version']} would have {statement.says(plan)}; nothing was done")
+    say(f"version {plan['read_version']} would have {statement.says(plan)}; nothing was done")
     echo_some(plan["files"])
 
 

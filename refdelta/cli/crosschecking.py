@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from refdelta.cli.group import app, at_a_version, in_a_catalog, in_bytes, open_table, storage_options
-from refdelta.cli.render import echo_json
+from refdelta.cli.render import echo_json, say
 from refdelta.crosscheck import comparison, oracle
 from refdelta.crosscheck.replay import Replayed, ScenarioOutcome, replay
 from refdelta.crosscheck.scenarios import ScenarioCase, read_scenarios
@@ -130,7 +130,7 @@ def _compare(
         with oracle.session() as spark:
             if not as_json:
                 line.clear()
-                click.echo(printable(f"{table.table_uri}, version {table.version()}"))
+                say(f"{table.table_uri}, version {table.version()}")
             for check in comparison.compare_table(
                 spark,
                 table,
@@ -153,7 +153,7 @@ def _compare(
 
 def _show_check(check: comparison.ComparisonResult) -> None:
     said = ": ".join(part for part in (check.what, check.problem or check.found) if part)
-    click.echo(printable(f"{'DIFFERS' if check.problem else 'ok':>9}  {said}"))
+    say(f"{'DIFFERS' if check.problem else 'ok':>9}  {said}")
 
 
 def _chosen(cases: list[ScenarioCase], only: Sequence[str]) -> list[ScenarioCase]:
@@ -182,14 +182,14 @@ def _replay(cases: list[ScenarioCase], as_json: bool) -> None:
 
 
 def _show_replayed(one: Replayed) -> None:
-    click.echo(printable(f"{one.case.id}: {'alike' if one.alike else 'DIFFERENT'}"))
+    say(f"{one.case.id}: {'alike' if one.alike else 'DIFFERENT'}")
     for engine, outcome in (("refdelta", one.refdelta), ("delta-spark", one.delta_spark)):
-        click.echo(printable(f"  {engine:<11}  {outcome.text}"))
+        say(f"  {engine:<11}  {outcome.text}")
         for name, failure in outcome.failures.items():
             rule = f"rule {failure.rule}: " if failure.rule else ""
-            click.echo(printable(f"  {'':<11}    {name}: {rule}{failure.why}"))
+            say(f"  {'':<11}    {name}: {rule}{failure.why}")
     if one.case.then != one.delta_spark.text:
-        click.echo(printable(f"  {'the file':<11}  {one.case.then}"))
+        say(f"  {'the file':<11}  {one.case.then}")
 
 
 def _as_json(one: Replayed) -> dict[str, Any]:

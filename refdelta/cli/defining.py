@@ -29,10 +29,10 @@ from refdelta.cli.group import (
     table_properties,
 )
 from refdelta.cli.inputs import InputOptions, open_inputs
-from refdelta.cli.render import echo_json, moved_over
-from refdelta.core.table.types import StructField, StructType, type_named
+from refdelta.cli.render import echo_json, moved_over, say
 from refdelta.errors import InvalidArgumentError
 from refdelta.schema import Schema
+from refdelta.table.types import StructField, StructType, type_named
 from refdelta.transaction.results import CommitResult
 from refdelta.wording import counted
 
@@ -143,7 +143,7 @@ def create(
     if as_json:
         echo_json({"version": made.version(), "location": made.table_uri, "columns": made.schema().names})
     else:
-        click.echo(f"version {made.version()}: {counted(len(made.schema().fields), 'column')}")
+        say(f"version {made.version()}: {counted(len(made.schema().fields), 'column')}")
 
 
 def _schema(
@@ -204,7 +204,7 @@ def clone(
         echo_json({name: described[name] for name in ("version", "location", "num_files", "size_in_bytes")})
     else:
         files = counted(described["num_files"], "file")
-        click.echo(f"version {described['version']}: {files} of {table}; read it with --outside {table}")
+        say(f"version {described['version']}: {files} of {table}; read it with --outside {table}")
 
 
 # --- ALTER TABLE ---------------------------------------------------------------------------------------------------
@@ -324,9 +324,9 @@ def alter(
     if as_json:
         echo_json(dict(result))
     elif result.version is None:
-        click.echo("the table is so already: nothing was written")
+        say("the table is so already: nothing was written")
     else:
-        click.echo(f"version {result.version}{moved_over(result.rebased_over)}, {time.monotonic() - start:.1f} s")
+        say(f"version {result.version}{moved_over(result.rebased_over)}, {time.monotonic() - start:.1f} s")
 
 
 def _one(values: Mapping[str, str]) -> tuple[str, str]:

@@ -11,17 +11,21 @@ import click
 
 from refdelta import CommitProperties, DeltaTable, __version__
 from refdelta.core.conflicts.isolation import IsolationLevel
-from refdelta.core.table.properties import parse_size
 from refdelta.engine.log.location import open_location, with_others
 from refdelta.errors import InvalidArgumentError
+from refdelta.table.properties import parse_size
 
 if TYPE_CHECKING:
     from refdelta.catalog import Catalog
     from refdelta_storage import Store
 
 _OUTSIDE, _CATALOG, _COMMAND = "refdelta.outside", "refdelta.catalog", "refdelta.command"
-CATALOG_VARIABLE = "REFDELTA_CATALOG"
-"""The environment variable that names the catalog."""
+_TIMEOUT, _LOCATIONS = "refdelta.catalog_timeout", "refdelta.locations"
+CATALOG_VARIABLE, TIMEOUT_VARIABLE = "REFDELTA_CATALOG", "REFDELTA_CATALOG_TIMEOUT"
+"""The environment variables that name the catalog, and the seconds after which a wait for its database ends."""
+
+LOCATIONS_VARIABLE = "REFDELTA_LOCATIONS"
+"""The environment variable that names the folders below which a catalog's tables are opened, separated by spaces."""
 
 FOLDER = click.Path()
 """The type of a table's address, so that shells complete it. It is not checked, since it may be a URI."""
@@ -144,10 +148,44 @@ def _catalog_noted(context: click.Context, _parameter: click.Parameter, url: str
     context.meta[_CATALOG] = url or None
 
 
+def _timeout_noted(context: click.Context, _parameter: click.Parameter, seconds: float | None) -> None:
+    context.meta[_TIMEOUT] = seconds
+
+
+def catalog_timeout(**settings: Any) -> Callable[[Command], Command]:
+    """The option ``--catalog-timeout``."""
+    return click.option(
+        "--catalog-timeout",
+        metavar="SECONDS",
+        type=float,
+        envvar=TIMEOUT_VARIABLE,
+        help="End a wait for the catalog's database after this time: for a connection, for a lock that another "
+        f"session holds, for a statement, for an answer. Default: 30. {TIMEOUT_VARIABLE} in the environment says it "
+        "for all commands.",
+        **settings,
+    )
+
+
+def _locations_noted(context: click.Context, _parameter: click.Parameter, folders: tuple[str, ...]) -> None:
+    context.meta[_LOCATIONS] = folders
+
+
 def in_a_catalog(command: Command) -> Command:
-    """The option ``--catalog``, by which TABLE is a name. The catalog is returned by :func:`catalog_in_use`, and is not
-    an argument of the command.
+    """The options ``--catalog``, by which TABLE is a name, ``--locations`` and ``--catalog-timeout``. The catalog is
+    returned by :func:`catalog_in_use`, and is not an argument of the command.
     """
+    command = catalog_timeout(expose_value=False, callback=_timeout_noted)(command)
+    command = click.option(
+        "--locations",
+        metavar="FOLDER",
+        multiple=True,
+        envvar=LOCATIONS_VARIABLE,
+        expose_value=False,
+        callback=_locations_noted,
+        help="With --catalog: a folder below which tables are opened, a path or a URI. Without one, it is the folder "
+        "of a SQLite file, or where the server gives credentials. May be repeated; "
+        f"{LOCATIONS_VARIABLE} in the environment has several, with spaces between them.",
+    )(command)
     return click.option(
         "--catalog",
         metavar="URL",
@@ -171,7 +209,8 @@ def catalog_in_use(storage_options: dict[str, str] | None = None) -> Catalog | N
         return None
     from refdelta.catalog import open_catalog
 
-    return open_catalog(url, storage_options or None)
+    noted = click.get_current_context().meta
+    return open_catalog(url, storage_options or None, noted.get(_LOCATIONS) or None, timeout=noted.get(_TIMEOUT))
 
 
 def only_by_path(what: str) -> None:
@@ -237,6 +276,16 @@ def isolation_level(command: Command) -> Command:
         metavar="LEVEL",
         type=click.Choice([level.value for level in IsolationLevel], case_sensitive=False),
         help="WriteSerializable or Serializable: stricter than the table's own level, never weaker.",
+    )(command)
+
+
+def most_attempts(command: Command) -> Command:
+    """The option ``--attempts``."""
+    return click.option(
+        "--attempts",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How often the statement may run: after a conflict again, on the newest version; once unless said.",
     )(command)
 
 

@@ -22,14 +22,14 @@ _ENDINGS = {"parquet": "parquet", "pq": "parquet", "csv": "csv", "json": "json",
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How to read the files.
+    """The options by which files are read.
 
     Attributes:
         format: one of ``FORMATS``, or None to go by each file's ending.
         nulls: strings that mean null in CSV files, besides the empty one.
-        delimiter: what separates the fields of a CSV file.
+        delimiter: the separator of fields in CSV files.
         types: the table's columns where the table exists: CSV and JSON are read as these types and not guessed.
-        timezone: the zone that times without one get later.
+        timezone: the zone of times that have none.
     """
 
     format: str | None = None

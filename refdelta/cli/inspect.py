@@ -10,17 +10,17 @@ from typing import Any
 import click
 import msgspec
 
+from refdelta.arrow.python_values import python_rows
 from refdelta.cli.group import app, at_a_version, named_version, on_a_table, open_table, store_of
 from refdelta.cli.render import (
     cell,
-    colored,
     echo_json,
     echo_json_list,
     echo_pairs,
     echo_table,
     moment,
     on_a_terminal,
-    rows_of,
+    say,
 )
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.codec import BAD_INPUT
@@ -84,7 +84,7 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
         shown = recorded if limit is not None else islice(recorded, _SHOWN)
         _show_history(shown, wide=wide or not on_a_terminal())
         if limit is None and next(recorded, None) is not None:
-            click.echo(f"... the newest {_SHOWN} versions; --limit N shows more", err=True)
+            say(f"... the newest {_SHOWN} versions; --limit N shows more", err=True)
     _report(damaged)
 
 
@@ -188,7 +188,7 @@ def files(table: str, storage_options: dict[str, str], as_json: bool, version: s
         at = open_table(table, storage_options, version).version()
     live = NewestFiles(store_of(table, storage_options), at, damaged.append)
     asked = limit if as_json or limit is not None else _SHOWN
-    rows = (row for some in live.tables() for row in rows_of(some))
+    rows = (row for some in live.tables() for row in python_rows(some, iso=as_json))
     shown = islice(rows, asked)
     if as_json:
         echo_json_list(shown)
@@ -197,7 +197,7 @@ def files(table: str, storage_options: dict[str, str], as_json: bool, version: s
         if limit is None and next(rows, None) is not None:
             count = live.count()
             known = f"{_SHOWN} of {counted(count, 'file')}" if count is not None else f"the newest {_SHOWN} files"
-            click.echo(f"... {known}; --limit N shows more, --json all", err=True)
+            say(f"... {known}; --limit N shows more, --json all", err=True)
     _report(damaged)
 
 
@@ -218,10 +218,10 @@ def log(table: str, storage_options: dict[str, str], as_json: bool, version: str
         echo_json(actions)
         _report(damaged)
         return
-    click.echo(f"{commit_key(number)}: {counted(len(actions), 'action')}")
+    say(f"{commit_key(number)}: {counted(len(actions), 'action')}")
     for action in actions:
         for kind, fields in action.items():
-            click.echo("\n" + colored(kind, bold=True))
+            say("\n" + kind, bold=True)
             shown = fields if isinstance(fields, dict) else {"": fields}
             echo_pairs((f"  {name}", _readable(name, value)) for name, value in shown.items() if value is not None)
     _report(damaged)

@@ -9,10 +9,13 @@ from typing import Any
 import click
 
 from refdelta import DeltaTable, arguments
+from refdelta.api.optimizer import optimized
+from refdelta.api.reading import handle_of
 from refdelta.cli.group import (
     app,
     in_bytes,
     isolation_level,
+    most_attempts,
     named_version,
     names,
     note,
@@ -20,7 +23,7 @@ from refdelta.cli.group import (
     open_table,
     properties,
 )
-from refdelta.cli.render import echo_json, echo_some, moved_over
+from refdelta.cli.render import echo_json, echo_some, moved_over, say
 from refdelta.operations.layout.optimize import OptimizeRequest, planned
 from refdelta.status_line import StatusLine
 from refdelta.transaction.results import CommitResult, VacuumResult
@@ -51,6 +54,7 @@ from refdelta.wording import counted, size
 @click.option("--min-file-size", metavar="SIZE", callback=in_bytes, help="Leave files alone that are as large as this.")
 @click.option("--tasks", type=click.IntRange(min=1), metavar="N", help="How many bins of files are written at once.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: say which files would be rewritten.")
+@most_attempts
 @note
 def optimize(
     table: str,
@@ -65,6 +69,7 @@ def optimize(
     min_file_size: int | None,
     tasks: int | None,
     dry_run: bool,
+    attempts: int | None,
     message: str | None,
 ) -> None:
     """Put small files of TABLE together; or sort its rows, or free it of rows that were deleted.
@@ -98,13 +103,11 @@ def optimize(
         if dry_run:
             _show_rewrite(_as_planned(handle, request), as_json=as_json)
             return
-        with handle.begin(commit_properties=properties(message)) as txn:
-            txn.optimize(request)
-            result = txn.commit()
+        result = optimized(handle_of(handle), request, {"attempts": attempts, "commit_properties": properties(message)})
     if as_json:
         echo_json(dict(result))
     else:
-        click.echo(_rewritten(result, time.monotonic() - start))
+        say(_rewritten(result, time.monotonic() - start))
 
 
 def _progress(line: StatusLine, what: str) -> Callable[[int, int], None]:
@@ -121,14 +124,14 @@ def _rewritten(result: CommitResult, seconds: float) -> str:
     return f"version {result.version}{moved_over(result.rebased_over)}: {old} rewritten as {new}, {seconds:.1f} s"
 
 
-def _as_planned(handle: DeltaTable, request: OptimizeRequest) -> dict[str, Any]:
-    plan = planned(handle.newest_for_writing(), request)
+def _as_planned(table: DeltaTable, request: OptimizeRequest) -> dict[str, Any]:
+    plan = planned(handle_of(table).newest_for_writing(), request)
     bins = [
         {"files": one.files.column("path").to_pylist(), "size_bytes": sum(one.files.column("size").to_pylist())}
         for one in map(plan.files_of, plan.bins)
     ]
     considered = plan.files.num_rows
-    return {"dry_run": True, "read_version": handle.version(), "num_considered_files": considered, "bins": bins}
+    return {"dry_run": True, "read_version": table.version(), "num_considered_files": considered, "bins": bins}
 
 
 def _show_rewrite(plan: dict[str, Any], *, as_json: bool) -> None:
@@ -136,7 +139,7 @@ def _show_rewrite(plan: dict[str, Any], *, as_json: bool) -> None:
         echo_json(plan)
         return
     files = [name for one in plan["bins"] for name in one["files"]]
-    click.echo(
+    say(
         f"version {plan['read_version']} would have {len(files):,} of {counted(plan['num_considered_files'], 'file')} "
         f"rewritten, {size(sum(one['size_bytes'] for one in plan['bins']))} in {counted(len(plan['bins']), 'bin')}; "
         "nothing was done"
@@ -216,14 +219,14 @@ def vacuum(
 def _show_removed(result: VacuumResult, seconds: float) -> None:
     what = f"{counted(len(result), 'file')} of {size(result.size_bytes)}"
     if not result:
-        click.echo("there is no file that can be removed")
+        say("there is no file that can be removed")
     elif result.dry_run:
-        click.echo(f"{what} would be removed; nothing was done, --no-dry-run removes them")
+        say(f"{what} would be removed; nothing was done, --no-dry-run removes them")
         echo_some(result)
     else:
-        click.echo(f"version {result.version}: {what} removed, {seconds:.1f} s")
+        say(f"version {result.version}: {what} removed, {seconds:.1f} s")
     if result.untracked:
-        click.echo(f"{counted(result.untracked, 'file')} more that the log does not name: --full takes them too")
+        say(f"{counted(result.untracked, 'file')} more that the log does not name: --full takes them too")
 
 
 @app.command(
@@ -257,10 +260,10 @@ def restore(
     if as_json:
         echo_json(dict(result))
     elif result.version is None:
-        click.echo("the table is so already: nothing was written")
+        say("the table is so already: nothing was written")
     else:
         back, gone = result["num_restored_files"], result["num_removed_files"]
-        click.echo(
+        say(
             f"version {result.version}{moved_over(result.rebased_over)}: {counted(back, 'file')} restored, "
             f"{gone:,} removed, {time.monotonic() - start:.1f} s"
         )

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from refdelta.arrow.python_values import has_far_times, python_rows, python_values
 from refdelta.cli.render import echo_table, to_json
 from refdelta.errors import StoreError
 
@@ -46,7 +47,7 @@ def echo_rows(reader: pa.RecordBatchReader, shown: int | None) -> bool:
         nonlocal seen
         # One row more than is shown tells whether there are more.
         for batch in limited(reader, None if shown is None else shown + 1):
-            for row in batch.to_pylist(maps_as_pydicts="lossy"):
+            for row in python_rows(batch):
                 seen += 1
                 if shown is None or seen <= shown:
                     yield tuple(row.values())
@@ -109,7 +110,19 @@ def _csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
     with pa.csv.CSVWriter(sink, schema) as writer:
         for batch in reader:
             columns = [_csv_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            if any(map(has_far_times, columns)):
+                # Arrow's writer cannot write some of them, and writes none with a sign.
+                columns = [_times_as_text(column) if has_far_times(column) else column for column in columns]
+                rows = pa.RecordBatch.from_arrays(columns, schema.names)
+                pa.csv.write_csv(rows, sink, pa.csv.WriteOptions(include_header=False))
+            else:
+                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _times_as_text(column: pa.Array) -> pa.Array:
+    near = column.cast(pa.string()).to_pylist()
+    values = zip(python_values(column, iso=True), near, strict=True)
+    return pa.array([value if isinstance(value, str) else text for value, text in values], pa.string())
 
 
 def _csv_type(kind: pa.DataType) -> pa.DataType:
@@ -123,7 +136,7 @@ def _csv_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
         return column.cast(pa.string())
     # Nested values and bytes have no CSV of their own: they are written as JSON.
-    values = column.to_pylist(maps_as_pydicts="lossy") if pa.types.is_nested(column.type) else column.to_pylist()
+    values = python_values(column, iso=True)
     return pa.array([None if value is None else _unquoted(value) for value in values], pa.string())
 
 
@@ -134,4 +147,4 @@ def _unquoted(value: object) -> str:
 def _json_lines(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
     encoder = msgspec.json.Encoder()
     for batch in reader:
-        sink.write(encoder.encode_lines(batch.to_pylist(maps_as_pydicts="lossy")))
+        sink.write(encoder.encode_lines(python_rows(batch, iso=True)))

@@ -9,8 +9,8 @@ import click
 
 from refdelta.cli.group import Command, app, at_a_version, names, on_a_table, open_table
 from refdelta.cli.output import FORMATS, echo_rows, limited, write_rows
-from refdelta.cli.render import echo_json
-from refdelta.errors import InvalidArgumentError, printable
+from refdelta.cli.render import echo_json, say
+from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ def read(
         if as_json:
             echo_json(told.as_dict())
         else:
-            click.echo(printable(str(told)))
+            say(str(told))
     else:
         _print(scan.to_reader(), shape, limit, output)
 
@@ -120,7 +120,7 @@ def _end(which: str, said: str | None) -> dict[str, Any]:
 def _print(rows: pa.RecordBatchReader, shape: str, limit: int | None, output: str | None) -> None:
     if shape == "table":
         if echo_rows(rows, _SHOWN if limit is None else limit) and limit is None:
-            click.echo(f"... the first {_SHOWN} rows; --limit N shows more", err=True)
+            say(f"... the first {_SHOWN} rows; --limit N shows more", err=True)
     else:
         write_rows(limited(rows, limit), shape, output)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
-import pyarrow as pa
 
+from refdelta.arrow.python_values import time_text
 from refdelta.errors import printable
 from refdelta.wording import listed
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _SHOWN = 20
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_DIGITS = 24
 _MEASURED = 1_000  # rows that decide over the widths of columns
 _GAP = 3  # columns between two cells
 _LINES = 3  # of a wrapped cell
@@ -33,6 +31,26 @@ _NARROWEST = 8  # columns of a cell that is cut
 def to_json(value: Any) -> str:
     """One JSON text on one line: times in ISO 8601, decimals as exact strings, bytes in base64, NaN as null."""
     return msgspec.json.encode(value, enc_hook=_plain).decode()
+
+
+def say(text: str = "", *, err: bool = False, **style: Any) -> None:
+    """Print text for people: the only way to a terminal but for the tables of this module.
+
+    Control characters, and those that change the direction of text, are shown as escapes: names, comments and errors
+    come from tables, catalogs and servers, which may be hostile.
+
+    Args:
+        text: one or more lines.
+        err: print it on standard error.
+        style: as :func:`colored` takes it.
+    """
+    shown = printable(text)
+    click.echo(colored(shown, **style) if style else shown, err=err)
+
+
+def say_painted(text: str) -> None:
+    """Print lines that have their colours, and whose parts were escaped before they got them."""
+    click.echo(text)
 
 
 def echo_json(value: Any) -> None:
@@ -74,30 +92,12 @@ def cell(value: Any) -> str:
 
 
 def moment(milliseconds: Any) -> str | None:
-    """Milliseconds since 1970 as a readable time; as a number outside of the calendar."""
+    """Milliseconds since 1970 as a readable time; other values unchanged."""
     if milliseconds is None:
         return None
     if type(milliseconds) is not int:
         return cell(milliseconds)
-    try:
-        time = _EPOCH + dt.timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        text = str(milliseconds)
-        return f"{text[:_DIGITS]}... ms" if len(text) > _DIGITS else f"{text} ms"
-    return f"{time.isoformat(' ', 'milliseconds').removesuffix('+00:00')} UTC"
-
-
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table; times that are none of the calendar are milliseconds."""
-    rows: list[dict[str, Any]]
-    try:
-        rows = table.to_pylist(maps_as_pydicts="lossy")
-    except (ValueError, OverflowError):
-        for at, field in enumerate(table.schema):
-            if pa.types.is_timestamp(field.type):
-                table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
-        rows = table.to_pylist(maps_as_pydicts="lossy")
-    return rows
+    return time_text(milliseconds, 3, "UTC")
 
 
 def moved_over(versions: Sequence[int]) -> str:
@@ -110,9 +110,9 @@ def moved_over(versions: Sequence[int]) -> str:
 def echo_some(lines: Sequence[str]) -> None:
     """Print a screenful of lines, indented, and how many more there are."""
     for line in lines[:_SHOWN]:
-        click.echo(f"  {printable(line)}")
+        say(f"  {line}")
     if len(lines) > _SHOWN:
-        click.echo(f"  ... and {len(lines) - _SHOWN:,} more; --json lists all")
+        say(f"  ... and {len(lines) - _SHOWN:,} more; --json lists all")
 
 
 def echo_table(
@@ -172,7 +172,7 @@ def echo_table(
                     lines.append(plain.format(*row).rstrip())
                 else:
                     lines += _lines(row, widths, aligned, painted)
-            click.echo("\n".join(lines))
+            say_painted("\n".join(lines))
         number += len(block)
         block, above = list(islice(texts, _MEASURED)), False
 
@@ -246,10 +246,10 @@ def _echo_records(heading: Sequence[str], rows: Iterable[Sequence[str]], before:
     """Print each row as a list of names and values, without empty values, under its number."""
     width = max(map(len, heading), default=0)
     for number, row in enumerate(rows, start=before + 1):
-        click.echo(colored(f"─── {number:,} ", bold=True))
+        say(f"─── {number:,} ", bold=True)
         for name, text in zip(heading, row, strict=True):
             if text:
-                click.echo(f"{colored(f'{name:<{width}}', fg='cyan')}  {text}")
+                say_painted(f"{colored(f'{name:<{width}}', fg='cyan')}  {text}")
 
 
 def colored(text: str, **style: Any) -> str:
@@ -271,4 +271,4 @@ def echo_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
     shown = [(name, cell(value)) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        click.echo(f"{name:<{width}}  {value}".rstrip())
+        say(f"{name:<{width}}  {value}".rstrip())

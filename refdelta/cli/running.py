@@ -16,13 +16,14 @@ import click
 import pyarrow as pa
 
 from refdelta.cli.group import app, storage_options
-from refdelta.cli.render import echo_json, echo_table
+from refdelta.cli.render import colored, echo_json, echo_table, say, say_painted
 from refdelta.crosscheck import oracle
 from refdelta.demo import changes as demo_changes
 from refdelta.demo import rows as demo_rows
 from refdelta.demo import run as demo
 from refdelta.demo import with_catalog as demo_catalog
 from refdelta.demo.run import TableLocation
+from refdelta.errors import printable
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted, size
 
@@ -94,7 +95,7 @@ def run(
     tables = demo_changes.places(place) if changes else {}
     source = demo.flights()
     if not as_json:
-        click.echo(f"{source.num_rows:,} flights, {writers} writer processes, one table: {place}")
+        say(f"{source.num_rows:,} flights, {writers} writer processes, one table: {place}")
     demo.create(place, source)
     written = demo.write_concurrently(place, source, writers)
     summary = _summary(place, writers, written)
@@ -103,7 +104,7 @@ def run(
         _show_history(place)
     checks = demo.verify(place, source, written)
     if not as_json:
-        click.echo()
+        say()
         _show_checks(checks)
     levels = _levels(tables, source, writers, show=not as_json) if tables else []
     checks += itertools.chain.from_iterable(level.checks for level in levels)
@@ -117,10 +118,10 @@ def run(
         described = [_as_json(level) for level in levels]
         echo_json({**asdict(summary), "levels": described, "checks": shown, "not_compared_with_spark": not_compared})
     else:
-        click.echo()
+        say()
         _show_checks(more)
         if not_compared:
-            click.echo(f"    -  not compared with delta-spark: {not_compared}")
+            say(f"    -  not compared with delta-spark: {not_compared}")
         _show_what_next(place, summary.commits // 2)
     failed = [check for check in checks if check.problem]
     if failed:
@@ -174,7 +175,7 @@ def _with_catalog(place: TableLocation, source: pa.Table, writers: int, *, show:
     written = demo.write_concurrently(managed, source, writers)
     checks = demo_catalog.verify(managed, source, written)
     if show:
-        click.echo(
+        say(
             f"\n{managed}: {counted(len(written.appends), 'append')} by {writers} processes, "
             f"{counted(written.retries, 'version')} lost to others, {written.seconds:.2f} s"
         )
@@ -205,7 +206,7 @@ def _summary(place: TableLocation, writers: int, written: demo.AppendsOutcome) -
 
 
 def _show_figures(summary: Summary) -> None:
-    click.echo()
+    say()
     figures = {
         "commits": f"{summary.commits:,}",
         "retries": f"{summary.retries:,}",
@@ -220,7 +221,7 @@ def _show_figures(summary: Summary) -> None:
 
 
 def _show_history(place: TableLocation) -> None:
-    click.echo(f"\nhistory, the newest {_HISTORY} versions")
+    say(f"\nhistory, the newest {_HISTORY} versions")
     commits = place.open().history(_HISTORY)
     echo_table(
         ("version", "operation", "read version", "rows", "note"),
@@ -240,14 +241,14 @@ def _show_history(place: TableLocation) -> None:
 
 def _show_checks(checks: list[demo.DemoCheck]) -> None:
     for check in checks:
-        mark = click.style("FAIL", fg="red", bold=True) if check.problem else click.style("  ok", fg="green")
-        click.echo(f" {mark}  {check.what}" + (f": {check.problem}" if check.problem else ""))
+        mark = colored("FAIL", fg="red", bold=True) if check.problem else colored("  ok", fg="green")
+        say_painted(f" {mark}  {printable(check.what)}" + (f": {printable(check.problem)}" if check.problem else ""))
 
 
 def _show_outcome(outcome: demo_changes.ChangesOutcome) -> None:
     """Show the updates and deletes of one table: their places in the serial order, and their conflicts."""
     conflicts = sum(len(change.conflicts) for change in outcome.changes)
-    click.echo(
+    say(
         f"\n{outcome.level}: {counted(len(outcome.appends), 'append')}, "
         f"{len(outcome.changes):,} updates and deletes, "
         f"{counted(conflicts, 'conflict')}, {outcome.seconds:.2f} s: {outcome.table}"
@@ -273,7 +274,7 @@ def _show_rows(rows: demo_rows.RowsOutcome, by_files: demo_rows.FileLevelReplay)
     """Show the changes of different rows, next to the same schedule with conflicts decided by files."""
     kinds = (demo_rows.UPDATE, demo_rows.DELETE, demo_rows.OPTIMIZE)
     counts = ", ".join(f"{rows.counted(kind)} {kind}" for kind in kinds)
-    click.echo(
+    say(
         f"\n{rows.level}, different rows of the same files: {counts} by {len(demo_rows.AIRLINES) + 1} processes, "
         f"{rows.moved:,} moved over others, {rows.seconds:.2f} s"
     )
@@ -318,14 +319,14 @@ def _second_opinion(
 def _show_what_next(place: TableLocation, version: int) -> None:
     table = shlex.quote(place.uri)
     as_here = ", each with the --storage-option of this call" if place.options else ""
-    click.echo(f"\nThe table is in {place}. To look at it{as_here}:")
+    say(f"\nThe table is in {place}. To look at it{as_here}:")
     for command in (
         f"read {table} --where \"carrier = 'AA' and dep_delay > 600\" --columns month,day,flight,dest,dep_delay",
         f"read {table} --version {version} --limit 3",
         f"history {table}",
         f"log {table}",
     ):
-        click.echo(f"  {_program()} {command}")
+        say(f"  {_program()} {command}")
 
 
 def _program() -> str:

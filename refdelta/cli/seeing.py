@@ -11,22 +11,22 @@ from typing import Any
 
 import click
 
+from refdelta.arrow.python_values import python_rows
 from refdelta.cli.group import app, named_version, on_a_table, open_table, store_of
 from refdelta.cli.output import limited
 from refdelta.cli.render import (
     cell,
-    colored,
     echo_json,
     echo_json_list,
     echo_table,
     on_a_terminal,
-    rows_of,
+    say,
+    say_painted,
     without_colors,
 )
 from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
 from refdelta.core.conflicts.matrix import Cell, PairExplanation, explain, matrix
 from refdelta.core.conflicts.rules import RULES
-from refdelta.errors import printable
 from refdelta.wording import counted
 
 _SHOWN = 20
@@ -54,8 +54,8 @@ def why(table: str, storage_options: dict[str, str], as_json: bool, a: int, b: i
         echo_json(found.as_dict())
         return
     verdict, rest = str(found).split("\n", 1)
-    click.echo(colored(verdict, bold=True, fg="green" if found.conflict is None else "red"))
-    click.echo(rest)
+    say(verdict, bold=True, fg="green" if found.conflict is None else "red")
+    say(rest)
 
 
 @app.command(
@@ -84,9 +84,9 @@ def timeline(
     if svg is not None:
         Path(svg).write_text(found.to_svg(), encoding="utf-8")
     elif as_json:
-        echo_json_list(row for batch in found.to_batches() for row in batch.to_pylist())
+        echo_json_list(row for batch in found.to_batches() for row in python_rows(batch, iso=True))
     else:
-        click.echo(found.draw(None if sys.stdout.isatty() else 80, colour=on_a_terminal() and not without_colors()))
+        say_painted(found.draw(None if sys.stdout.isatty() else 80, colour=on_a_terminal() and not without_colors()))
 
 
 @app.command(
@@ -112,21 +112,21 @@ def diff(
     summary = found.summary()
     shown = limit if as_json or limit is not None else _SHOWN
     if as_json:
-        rows = rows_of(limited(found.to_reader(), shown).read_all())
+        rows = python_rows(limited(found.to_reader(), shown).read_all(), iso=True)
         echo_json({**summary, "rows": rows})
         return
     for kind in ("columns", "properties", "protocol"):
         for name, (old, new) in summary[kind].items():
             noun = {"columns": "column ", "properties": "property ", "protocol": ""}[kind]
-            click.echo(printable(f"{noun}{name}: {_said(old)} -> {_said(new)}"))
+            say(f"{noun}{name}: {_said(old)} -> {_said(new)}")
     changed = f"{counted(summary['deleted'], 'row')} less, {counted(summary['inserted'], 'row')} more"
-    click.echo(f"{changed}, by the {summary['by']}")
-    for row in rows_of(limited(found.to_reader(), shown).read_all()):
+    say(f"{changed}, by the {summary['by']}")
+    for row in python_rows(limited(found.to_reader(), shown).read_all()):
         gone = row.pop("_change_type") == "delete"
         text = f"{'-' if gone else '+'} {', '.join(f'{name}={cell(value)}' for name, value in row.items())}"
-        click.echo(colored(text.replace("\n", "\\n"), fg="red" if gone else "green"))
+        say(text.replace("\n", "\\n"), fg="red" if gone else "green")
     if shown is not None and summary["deleted"] + summary["inserted"] > shown:
-        click.echo(f"... the first {shown} rows; --limit N shows more, --json all", err=True)
+        say(f"... the first {shown} rows; --limit N shows more, --json all", err=True)
 
 
 def _said(value: object) -> str:
@@ -197,9 +197,9 @@ def conflicts(
         echo_json([_as_json(*kind) for kind in wanted])
         return
     for place, kind in enumerate(dict.fromkeys(by_rows for by_rows, _ in wanted)):
-        click.echo(("\n" if place else "") + _TITLES[kind])
+        say(("\n" if place else "") + _TITLES[kind])
         echo_table(("one", "the other", "documented", *(f"here, {level}" for level in _LEVELS)), _rows(kind))
-    click.echo("\nWhere it says can, refdelta conflicts --explain UPDATE DELETE says when, and what is raised.")
+    say("\nWhere it says can, refdelta conflicts --explain UPDATE DELETE says when, and what is raised.")
 
 
 def _rows(row_level: bool) -> list[tuple[str, ...]]:
@@ -226,10 +226,10 @@ def _as_json(row_level: bool, vectors: bool) -> dict[str, Any]:
 
 
 def _show(found: PairExplanation) -> None:
-    click.echo(f"{found.ours}, after {found.winner} committed first, at {found.isolation}: {found.verdict}")
-    click.echo(f"  {found.sentence}")
+    say(f"{found.ours}, after {found.winner} committed first, at {found.isolation}: {found.verdict}")
+    say(f"  {found.sentence}")
     known = {rule.id: rule for rule in RULES}
     for name in found.rules:
-        click.echo(f"  rule {name} raises {known[name].error.__name__}: {known[name].advice}")
+        say(f"  rule {name} raises {known[name].error.__name__}: {known[name].advice}")
     if found.documented is not None:
-        click.echo(f"  the documentation: {found.documented}")
+        say(f"  the documentation: {found.documented}")

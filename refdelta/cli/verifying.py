@@ -8,8 +8,8 @@ from collections.abc import Callable
 import click
 
 from refdelta.cli.group import app, on_a_table, store_of
-from refdelta.cli.render import echo_json
-from refdelta.errors import DeltaError, printable
+from refdelta.cli.render import echo_json, say
+from refdelta.errors import DeltaError
 from refdelta.status_line import StatusLine
 from refdelta.verifier.report import Report
 from refdelta.verifier.run import SAMPLE, verify_store
@@ -55,7 +55,7 @@ def verify_table(
         with StatusLine() as line:
             report = verify_store(store_of(table, storage_options), sample=files, progress=_progress(line))
     except DeltaError as error:
-        click.echo(f"refdelta: {printable(' '.join(str(error).split()))}", err=True)
+        say(f"refdelta: {' '.join(str(error).split())}", err=True)
         context.exit(_UNKNOWN)
     if as_json:
         echo_json(report.to_dict())
@@ -70,14 +70,14 @@ def _progress(line: StatusLine) -> Callable[[str, int, int], None]:
 
 def _show(report: Report, seconds: float) -> None:
     for finding in report.findings:
-        click.echo(printable(str(finding)))
+        say(str(finding))
     for clause, count in report.more.items():
-        click.echo(f"... and {count:,} more of {clause}")
+        say(f"... and {count:,} more of {clause}")
     for what in report.unchecked:
-        click.echo(f"not checked: {printable(what)}")
+        say(f"not checked: {what}")
     looked = ", ".join(counted(count, name.removesuffix("s")) for name, count in report.checked.items())
     warnings = len(report.findings) - len(report.errors)
     verdict = "sound" if report.sound else counted(len(report.errors), "error")
     more = f" and {counted(warnings, 'warning')}" if warnings else ""
     span = f"versions {report.oldest} to {report.newest}" if report.oldest is not None else "no version"
-    click.echo(f"{verdict}{more}: {span}; {looked}; {seconds:.1f} s")
+    say(f"{verdict}{more}: {span}; {looked}; {seconds:.1f} s")

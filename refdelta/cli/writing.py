@@ -25,7 +25,7 @@ from refdelta.cli.group import (
     zone_of_times,
 )
 from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
-from refdelta.cli.render import echo_json
+from refdelta.cli.render import echo_json, say
 from refdelta.status_line import StatusLine, watched
 from refdelta.wording import counted
 
@@ -133,11 +133,11 @@ def write(
     if as_json:
         echo_json(dict(result))
     elif result.version is None:
-        click.echo("nothing was written")
+        say("nothing was written")
     else:
         rows = counted(result.metrics["num_added_rows"], "row")
         files = counted(result.metrics["num_added_files"], "file")
-        click.echo(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
+        say(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
 
 
 def _types(
@@ -197,7 +197,7 @@ def convert(
     else:
         rows = counted(result.metrics["num_added_rows"], "row")
         files = counted(result.metrics["num_converted_files"], "file")
-        click.echo(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
+        say(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
 
 
 @app.command(
@@ -211,4 +211,4 @@ def checkpoint(table: str, storage_options: dict[str, str], as_json: bool) -> No
     if as_json:
         echo_json({"version": handle.version()})
     else:
-        click.echo(f"checkpoint of version {handle.version()} written")
+        say(f"checkpoint of version {handle.version()} written")

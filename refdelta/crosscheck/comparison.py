@@ -14,13 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from refdelta.api.reading import handle_of
 from refdelta.api.table import DeltaTable
 from refdelta.core.log.paths import data_key
 from refdelta.crosscheck import oracle
 from refdelta.crosscheck.local_copy import COPY_LIMIT, copied
 from refdelta.crosscheck.published import Published, by_path, coordinate
 from refdelta.crosscheck.row_comparison import compare_rows
-from refdelta.engine.log.managed_log import managed_by
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.wording import counted
 
@@ -103,7 +103,7 @@ def place_of(table: DeltaTable, spark_path: str | None = None) -> str | None:
     """
     if spark_path is not None:
         return spark_path if "://" in spark_path else str(Path(spark_path).absolute())
-    if managed_by(table.store) is not None:
+    if _is_managed(table):
         return None
     log = table.store.local_path("_delta_log")
     return None if log is None else str(Path(log).parent)
@@ -130,7 +130,7 @@ def reachable(
     Raises:
         InvalidArgumentError: the size exceeds the limit, or a catalog-managed table has a ``spark_path``.
     """
-    if spark_path is not None and managed_by(table.store) is not None:
+    if spark_path is not None and _is_managed(table):
         raise InvalidArgumentError(
             f"delta-spark cannot open {table.table_uri}, which a catalog manages: without a path, a copy is compared"
         )
@@ -207,9 +207,13 @@ def compare_table(
             yield _checked(what, lambda predicate=predicate: _skipping(both, predicate))  # type: ignore[misc]
 
 
+def _is_managed(table: DeltaTable) -> bool:
+    return handle_of(table).snapshot.is_managed
+
+
 def _opened_by_path(spark: Any, table: DeltaTable) -> AbstractContextManager[None]:
     """delta-spark opens copies of catalog-managed tables within the block."""
-    if managed_by(table.store) is None:
+    if not _is_managed(table):
         return nullcontext()
     coordinate(spark, Published(spark))
     return by_path(spark)

@@ -12,27 +12,27 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from refdelta._version import __version__
+from refdelta.arrow.schema import to_arrow
 from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.isolation import level_of
 from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
 from refdelta.core.conflicts.state import AddedRows, RowChanges
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.codec import decode_action
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
 from refdelta.core.rows.sets import ALL
-from refdelta.core.table.types import has_identity_columns
 from refdelta.crosscheck import oracle
 from refdelta.crosscheck.scenarios import Failure, ScenarioCase, ScenarioTransaction
-from refdelta.engine.arrow.schema import to_arrow
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
 from refdelta.engine.scan.filters import row_filter
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import has_identity_columns
 from refdelta.transaction.driver import commit
 from refdelta_storage import LocalStore
 

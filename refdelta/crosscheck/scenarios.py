@@ -41,8 +41,8 @@ import msgspec
 from pyroaring import BitMap64
 
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
+from refdelta.expressions.sql import parse_predicate
 from refdelta.schema import Schema
 
 LEVELS: Final = ("Serializable", "WriteSerializable")

@@ -1,1 +1,1 @@
-"""The main job, and races of processes: the demo, and what `refdelta bench` runs."""
+"""The main job, in parts: appends, changes of rows beside OPTIMIZE, and the same in a catalog; all is checked."""

@@ -1,1 +1,1 @@
-"""The Arrow engine: the core's definitions over columns, and Parquet."""
+"""The Arrow engine: threads and chunks, Parquet, snapshots and checkpoints, planned reads."""

@@ -3,12 +3,20 @@
 from typing import Any
 
 from refdelta.spark.executor import SparkExecutor
-from refdelta.spark.failures import SparkUnavailableError, check_session
+from refdelta.spark.failures import SparkJobCancelledError, SparkUnavailableError, check_session
 from refdelta.spark.failures import raise_again as typed_errors
 from refdelta.spark.frames import read
 from refdelta.spark.writing import write
 
-__all__ = ["SparkExecutor", "SparkUnavailableError", "read", "register", "typed_errors", "write"]
+__all__ = [
+    "SparkExecutor",
+    "SparkJobCancelledError",
+    "SparkUnavailableError",
+    "read",
+    "register",
+    "typed_errors",
+    "write",
+]
 
 
 def register(spark: Any) -> None:
@@ -22,8 +30,8 @@ def register(spark: Any) -> None:
     for speed use :func:`refdelta.spark.read` and :func:`refdelta.spark.write`.
 
     Streams from a table (``spark.readStream``) take ``startingVersion`` (a number or ``latest``) or
-    ``startingTimestamp``, ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, ``ignoreDeletes``, ``skipChangeCommits``,
-    and ``storageOptions``.
+    ``startingTimestamp``, ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``, ``ignoreDeletes``, ``ignoreChanges``,
+    ``skipChangeCommits``, ``excludeRegex`` (in Java's syntax), ``failOnDataLoss``, and ``storageOptions``.
 
     Streams into a table (``df.writeStream``), in the output modes ``append`` and ``complete``, take
     ``checkpointLocation``, ``partitionBy``, ``mergeSchema``, ``overwriteSchema`` (mode ``complete``),

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.expression import Cast, Column
-from refdelta.core.expressions.sql_text import quoted
-from refdelta.core.table.types import StructField, is_exact, is_plain
-from refdelta.engine.arrow.arrays import as_schema, empty_table, one_array
-from refdelta.engine.arrow.schema import to_arrow
+from refdelta.arrow.arrays import as_schema, empty_table, few_chunks, one_array
+from refdelta.arrow.schema import to_arrow
 from refdelta.engine.parquet.fit import plan_fit
+from refdelta.expressions.expression import Cast, Column
+from refdelta.expressions.sql_text import quoted
 from refdelta.operations.merge.join import joinable, side
-from refdelta.operations.merge.pieces import Pieces, gathered
+from refdelta.operations.merge.matches import Matcher
 from refdelta.spark import tasks
 from refdelta.spark.failures import reported
 from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
+from refdelta.table.types import StructField, is_exact, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from refdelta.core.expressions.expression import Value
-    from refdelta.core.table.types import StructType
     from refdelta.engine.parquet.fit import Fitter
+    from refdelta.expressions.expression import Value
     from refdelta.operations.merge.join import JoinCondition
     from refdelta.operations.merge.plan import MergePlan
+    from refdelta.table.types import StructType
 
 # Names that no column of a table has: these may not contain line breaks.
 ID, FILE, ROW = "id\n", "file\n", "row\n"
@@ -45,21 +45,14 @@ class Bucket:
     """The rows of both sides in one task.
 
     Attributes:
-        pieces: the clauses, with the source's rows of the bucket.
+        matcher: finds the matches with the source's rows of the bucket.
         ids: the ids of these rows, in their order.
         target: the rows of the table, which can be iterated once.
     """
 
-    pieces: Pieces
+    matcher: Matcher
     ids: pa.Array
     target: Iterator[pa.RecordBatch]
-
-    def rows(self) -> Iterator[tuple[pa.Table, pa.Array, pa.Array]]:
-        """The rows of the table in pieces, each with the number of each row's file, ascending, and its position."""
-        for piece in gathered(self.target, self.pieces.piece_bytes):
-            # The shuffle has mixed the rows of files.
-            rows = piece.sort_by([(FILE, "ascending"), (ROW, "ascending")]).combine_chunks()
-            yield rows.drop_columns([FILE, ROW]), one_array(rows.column(FILE)), one_array(rows.column(ROW))
 
 
 def in_buckets(
@@ -76,7 +69,7 @@ def in_buckets(
         plan: the MERGE.
         source: rows of the source as a DataFrame, with the columns that the work needs and :data:`ID`. Rows of which
             a key is null may be absent.
-        target: rows of the table, with :data:`ROW`, and with :data:`FILE` where the work uses :meth:`Bucket.rows`.
+        target: rows of the table, with :data:`ROW`, and with what else the work needs.
         count: the number of buckets.
         work: the function, which runs on a worker. Its ``DeltaError`` reaches the driver.
         schema: the schema of its batches, a Spark ``StructType`` or its text.
@@ -109,8 +102,8 @@ def _bucket(
             following = itertools.chain([batch.slice(length)], batches)
             rest = (fit_target(_unpacked(rows, _TARGET)) for rows in following)
             break
-    source = pa.Table.from_batches(held, to_arrow(source_fields)).combine_chunks()
-    return Bucket(Pieces.of(plan, source.drop_columns([ID])), one_array(source.column(ID)), rest)
+    source = few_chunks(pa.Table.from_batches(held, to_arrow(source_fields)))
+    return Bucket(Matcher(plan, source.drop_columns([ID])), one_array(source.column(ID)), rest)
 
 
 def _unpacked(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:

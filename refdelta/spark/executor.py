@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from refdelta import arguments
 from refdelta.engine.parquet.write import names_holding
-from refdelta.engine.scan.executor import limit_threads
+from refdelta.engine.work.executor import limit_threads
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.spark import tasks as spark_tasks
 from refdelta.spark.failures import check_session, from_text, to_text
@@ -92,7 +92,7 @@ class SparkExecutor:
         done: Callable[[Result], None] | None = None,
         writes: Store | None = None,
     ) -> Iterator[Result]:
-        """See :class:`refdelta.engine.scan.executor.Executor`.
+        """See :class:`refdelta.engine.work.executor.Executor`.
 
         A list of tasks runs as one job. From an iterator, as many tasks are taken for each job as run at a time, since
         it may end early.

@@ -54,17 +54,54 @@ _REFUSED = (
         r"DATA_SOURCE_NOT_FOUND\] Failed to find the data source: refdelta\b",
         "this session does not know the format refdelta yet: refdelta.spark.register(spark)",
     ),
-    (r"UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY\].*: refdelta\b", f"Spark reads no path of this format by SQL; {_VIEW}"),
-    (r"TABLE_OR_VIEW_NOT_FOUND\].*`refdelta`\.`[^`]*`", f"Spark writes no path of this format by SQL; {_VIEW}"),
     (
-        r"Table does not support \w+: refdelta\b",
+        r"The table or view `(?:DETAIL|HISTORY)` cannot be found",
+        "Spark has no such statement; detail() and history() of refdelta.DeltaTable do the same for one of its tables",
+    ),
+    (r"UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY\].*: refdelta\b", f"Spark reads no path of this format by SQL; {_VIEW}"),
+    (
+        r"TABLE_OR_VIEW_NOT_FOUND\].*`refdelta`\.`[^`]*`",
+        f"Spark's SQL writes no path of this format; refdelta.spark.write does, and {_VIEW}",
+    ),
+    (
+        r"Table does not support \w+: refdelta\b|Table `refdelta` does not support (?:UPDATE|MERGE INTO) TABLE",
         "Spark's SQL changes no rows of such a table; delete, update and merge of refdelta.DeltaTable do, on Spark too",
+    ),
+    (
+        r"Table `refdelta` does not support (?:overwrite by filter|dynamic overwrite)",
+        "Spark replaces no part of such a table; refdelta.spark.write does, by predicate= or partition_overwrite=",
+    ),
+    (
+        r"providing FileFormat are supported: class [\w.]{0,200}PythonDataSourceV2",
+        "Spark writes no folder of a format in Python; refdelta.spark.write writes a table by its path",
+    ),
+    (
+        r'BestEffortStagedTable\.table\(\)" is null',  # delta-spark's catalog, of another data source
+        "delta-spark's catalog has no tables of sources in Python; refdelta.spark.write creates a table by its path",
+    ),
+    (
+        r"refdelta does not support Update mode",
+        "for data sources in Python Spark has the modes append and complete; DeltaTable.merge in foreachBatch updates",
     ),
     (
         r"The provided partitioning or clustering columns do not match the existing table's",
         "for data sources in Python Spark has no partitionBy; option('partitionBy', 'a,b') names the columns",
     ),
+    (
+        r"'save' does not support bucketBy",
+        "Delta has no buckets; refdelta.spark.write(cluster_by=...) keeps rows with similar values together",
+    ),
+    (
+        r"UNSUPPORTED_FEATURE\.TIME_TRAVEL\]",
+        "Spark has no time travel for such a relation; of a table of refdelta the option versionAsOf reads a version",
+    ),
+    (
+        r"UNRESOLVED_COLUMN[.A-Z_]{0,30}\] A column, [^`\n]{0,60}`_metadata`",
+        "the relation has no column _metadata; refdelta.spark.read(metadata=True) has it for a table of refdelta",
+    ),
 )
+# The message of Spark for a job that was cancelled, with its reason.
+_CANCELLED = re.compile(r"\[SPARK_JOB_CANCELLED\] Job \d+ cancelled ([^\n]*?)\.?(?: SQLSTATE|\n|$)")
 
 
 class _ErrorRecord(msgspec.Struct):
@@ -77,6 +114,10 @@ class _ErrorRecord(msgspec.Struct):
 
 class SparkUnavailableError(DeltaError):
     """Spark cannot run: PySpark is not installed, the session has ended, or the workers' Python lacks this package."""
+
+
+class SparkJobCancelledError(DeltaError):
+    """A Spark job was cancelled; what it was to write is not committed, and its files are removed."""
 
 
 class ReportedError(Exception):
@@ -138,14 +179,14 @@ def raise_again() -> Iterator[None]:
 
     Raises:
         DeltaError: the error of the worker; :class:`SparkUnavailableError` if its Python lacks this package;
-            ``InvalidArgumentError``, with the alternative, for operations that Spark itself refuses for data sources in
-            Python.
+            :class:`SparkJobCancelledError` if the job was cancelled; ``InvalidArgumentError``, with the alternative,
+            for operations that Spark itself refuses for data sources in Python.
     """
     try:
         yield
     except Exception as error:
         text = str(error)
-        ours = from_text(text) or _unavailable(text) or _refused(text)
+        ours = from_text(text) or _unavailable(text) or _cancelled(text) or _refused(text)
         if ours is None:
             raise
         raise ours from None
@@ -154,6 +195,15 @@ def raise_again() -> Iterator[None]:
 def _unavailable(text: str) -> DeltaError | None:
     found = ((re.search(said, text), here) for said, here in _WRONG_PYTHON)
     return next((SparkUnavailableError(here.format(match.group(1))) for match, here in found if match), None)
+
+
+def _cancelled(text: str) -> DeltaError | None:
+    found = _CANCELLED.search(text)
+    if found is None:
+        return None
+    return SparkJobCancelledError(
+        f"a Spark job was cancelled ({found.group(1)}): what it was to write is not committed; run the call again"
+    )
 
 
 def _refused(text: str) -> DeltaError | None:

@@ -9,34 +9,34 @@ no file system for, columns found by field id) workers read by the engine's read
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.api.reading import handle_of
 from refdelta.api.table import DeltaTable
-from refdelta.core.expressions.expression import Call, Convert, In, walk
-from refdelta.core.expressions.sql_text import quoted
-from refdelta.core.table.char_varchar import padding_of
-from refdelta.core.table.row_tracking import kind_of
-from refdelta.core.table.types import LONG, STRING, TIMESTAMP, StructField
+from refdelta.arrow.arrays import concat, few_chunks
 from refdelta.engine.parquet.dv import load_deletion_vectors, to_positions
 from refdelta.engine.parquet.files import missing_file
-from refdelta.engine.scan.chunking import at_most
 from refdelta.engine.scan.filters import BoundFilter
 from refdelta.engine.scan.reader import ScanFile, read_file
-from refdelta.engine.scan.scan import check_whole, scan_files
+from refdelta.engine.scan.scan import check_whole, plan_scan, scan_files
+from refdelta.engine.work.executor import at_most
 from refdelta.errors import InvalidArgumentError, StoreError
-from refdelta.spark import tasks
+from refdelta.expressions.sql_text import quoted
+from refdelta.spark import origins, tasks
+from refdelta.spark.columns import condition, means_the_same
 from refdelta.spark.failures import check_session
 from refdelta.spark.job import shared_store
 from refdelta.spark.types import has_void, physical, spark_schema
+from refdelta.table.char_varchar import padding_of
+from refdelta.table.row_tracking import kind_of
+from refdelta.table.types import FRACTIONAL, LONG, STRING, DataType, StructField, StructType
 
 if TYPE_CHECKING:
     import os
@@ -73,11 +73,15 @@ _STRICTLY = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-_UTC = frozenset(["UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00"])
 
 # Names that no column of a table has: these may not contain line breaks.
 _FILE, _PATH, _PLANNED, _ROW, _KEY = "file\n", "path\n", "planned\n", "row\n", "key\n"
 _MARK, _PLACE, _WORDS = "mark\n", "place\n", "words\n"
+
+METADATA = "_metadata"
+"""The column with the file of a row, as Spark calls it."""
+
+_ASCII = 0x7F
 
 
 def read(
@@ -89,13 +93,15 @@ def read(
     filter: str | None = None,  # noqa: A002 - the name that users of readers know
     storage_options: Mapping[str, str] | None = None,
     outside: Sequence[str | os.PathLike[str]] = (),
+    metadata: bool = False,
 ) -> Any:
     """A version of a table as a DataFrame.
 
     ``filter`` prunes files at once, with the statistics of the table; a ``where`` on the DataFrame prunes row groups
-    only. The version is determined at once, too: every action on the DataFrame sees the same rows. Without a filter,
-    its ``count`` follows from the log and starts no job, unless it is cached. Errors of workers leave Spark's actions
-    as Spark's exceptions; within ``refdelta.spark.typed_errors()`` they are raised as ``DeltaError``.
+    only, by columns without floats. The version is determined at once, too: every action on the DataFrame sees the
+    same rows. Without a filter, its ``count`` follows from the log and starts no job, unless it is cached. Errors of
+    workers leave Spark's actions as Spark's exceptions; within ``refdelta.spark.typed_errors()`` they are raised as
+    ``DeltaError``.
 
     Args:
         spark: the session.
@@ -105,6 +111,9 @@ def read(
         filter: a predicate in Spark's dialect, evaluated by the engine, in UTC.
         storage_options: options of the store.
         outside: as for :class:`refdelta.DeltaTable`.
+        metadata: whether the DataFrame has a further column ``_metadata``, a struct of the file of each row with the
+            fields ``file_path``, ``file_name``, ``file_size`` in bytes, ``file_modification_time``, and ``row_index``,
+            the position of the row in the file. delta-spark hides this column until it is selected by name.
 
     Returns:
         The DataFrame.
@@ -116,6 +125,7 @@ def read(
         PredicateError: the filter cannot be parsed or bound.
         UnsupportedFeatureError: the table needs a feature that this engine lacks.
         DataFileNotFoundError: a file that the log names does not exist.
+        InvalidArgumentError: arguments that exclude each other, or ``metadata`` of a table with a column ``_metadata``.
 
     Example::
 
@@ -132,16 +142,55 @@ def read(
     else:
         shared_store(uri, None)  # raises for a table in memory
         table = uri if version is None else DeltaTable.in_store(uri.store, version)
-    scan = table.scan(columns, filter)
+    scan = plan_scan(handle_of(table).snapshot, columns, filter)
     check_whole(scan, "Spark")
-    frame = scan_frame(spark, scan)
-    # A version that the caller named never changes: a write of rows made from it depends on no newer version.
-    frame = frame if table.pinned else noted(frame, table.store.uri, table.version())
+    frame = _with_metadata(spark, scan) if metadata else scan_frame(spark, scan)
+    frame = origins.marked(frame, table)
     if scan.plan.row_filter is not None:
         return frame
     from refdelta.spark.counted import counted  # imports pyspark
 
     return counted(frame, scan)
+
+
+def _with_metadata(spark: Any, scan: Scan) -> Any:
+    """The rows of a scan with the column ``_metadata``.
+
+    Spark has such a column for its own files, but no projection or join keeps it, and the engine's reader has none.
+    """
+    names = [item.name for item in scan.plan.columns]
+    if any(name.lower() == METADATA for name in names):
+        raise InvalidArgumentError(f"the table has a column {METADATA} of its own: read it without metadata=True")
+    f = _functions()
+    located = scan_frame(spark, scan, file_column=_FILE, row_column=_ROW)
+    described = located.join(f.broadcast(_descriptions(spark, scan)), _FILE)
+    column = f.col(quoted(_PLACE)).withField("row_index", f.col(quoted(_ROW)))
+    return described.select(*map(quoted, names), column.alias(METADATA))
+
+
+def _descriptions(spark: Any, scan: Scan) -> Any:
+    """A DataFrame with the number of each file of a scan and its description."""
+    paths, sizes, times = (scan.files.column(name).to_pylist() for name in ("path", "size", "modificationTime"))
+    found = []
+    for file, path in zip(scan_files(scan), paths, strict=True):
+        local = scan.store.local_path(file.key)
+        if local is not None:
+            found.append("file:" + _encoded(local))
+        else:
+            found.append(path if ":" in path.split("/")[0] else f"{scan.store.uri.rstrip('/')}/{path}")
+    fields = {
+        "file_path": pa.array(found, pa.string()),
+        "file_name": pa.array([path.rpartition("/")[2] for path in found], pa.string()),
+        "file_size": pa.array(sizes, pa.int64()),
+        "file_modification_time": pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+    }
+    described = pa.StructArray.from_arrays(list(fields.values()), list(fields))
+    return spark.createDataFrame(pa.table({_FILE: pa.array(range(len(found)), pa.int64()), _PLACE: described}))
+
+
+def _encoded(path: str) -> str:
+    """The path of a local file as Java writes it in a URI: letters of other scripts stay."""
+    return "".join(char if ord(char) > _ASCII else quote(char, safe="/-_.!~'()*,;:$&+=@") for char in path)
 
 
 def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_column: str | None = None) -> Any:
@@ -167,8 +216,8 @@ def scan_frame(spark: Any, scan: Scan, *, file_column: str | None = None, row_co
     frame = _native(spark, scan, files, located=bool(located)) if natively else None
     if frame is None:
         frame = _by_engine(spark, scan, files)
-    elif scan.plan.row_filter is not None:
-        frame = frame.where(str(scan.plan.row_filter))
+    elif isinstance(scan.plan.row_filter, BoundFilter):
+        frame = frame.where(condition(spark, scan.plan.row_filter.predicate))
     wanted = [item.name for item in scan.plan.columns]
     if not located and frame.columns == wanted:  # each named column is a call into Java
         return frame
@@ -189,18 +238,6 @@ def _is_native(spark: Any, scan: Scan) -> bool:
     if plan.row_filter is None:
         return True
     return isinstance(plan.row_filter, BoundFilter) and means_the_same(spark, plan.row_filter.predicate)
-
-
-def means_the_same(spark: Any, predicate: Any) -> bool:
-    """True if Spark evaluates the text of a predicate as the engine does: in UTC, and with ANSI errors."""
-    nodes = list(walk(predicate))
-    if any(isinstance(node, In) and not node.items for node in nodes):  # has no SQL text
-        return False
-    strict = spark.conf.get("spark.sql.ansi.enabled") == "true"
-    if not strict and any(isinstance(node, (Call, Convert)) for node in nodes):
-        return False
-    in_utc = spark.conf.get("spark.sql.session.timeZone") in _UTC
-    return in_utc or not any(getattr(node, "type", None) == TIMESTAMP for node in nodes)
 
 
 # --- Spark's own reader ------------------------------------------------------------------------------------------
@@ -344,16 +381,36 @@ def _stored(scan: Scan) -> list[StructField]:
 
 
 def _named(frame: Any, items: Sequence[StructField], *others: str) -> Any:
-    """Columns of files under the names of the table, at all depths."""
+    """Columns of files under the names of the table, at all depths; by floats Spark skips no rows of the files."""
     stored, table = spark_schema(map(physical, items)), spark_schema(items)
-    if stored == table:
+    if stored == table and not any(_has_floats(item.type) for item in items):
         return frame
     column = _functions().col
     columns = [
-        column(quoted(own.name)).cast(there.dataType).alias(there.name)
-        for own, there in zip(stored, table, strict=True)
+        _opaque(column(quoted(own.name)).cast(there.dataType), item.type).alias(there.name)
+        for own, there, item in zip(stored, table, items, strict=True)
     ]
     return frame.select(*columns, *(quoted(name) for name in others))
+
+
+def _has_floats(kind: DataType) -> bool:
+    """True for a type by whose floats Spark may skip rows of a file: it does not look into arrays and maps."""
+    return any(_has_floats(item.type) for item in kind) if isinstance(kind, StructType) else kind in FRACTIONAL
+
+
+def _opaque(column: Any, kind: DataType) -> Any:
+    """The same values, as expressions by which Spark cannot skip rows of a file.
+
+    It compares constants with the bounds in footers and with dictionaries as if NaN were within the bounds, and as if
+    the two zeros differed; most writers leave NaN out of the bounds.
+    """
+    if kind in FRACTIONAL:
+        return column * _functions().lit(1).cast(str(kind))
+    if isinstance(kind, StructType):
+        for item in kind:
+            if _has_floats(item.type):
+                column = column.withField(quoted(item.name), _opaque(column.getField(item.name), item.type))
+    return column
 
 
 def _opened(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> Any:
@@ -368,7 +425,12 @@ def _opened(spark: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence
 
 
 def _found(frame: Any, scan: Scan, files: Sequence[ScanFile], numbers: Sequence[int]) -> dict[str, int] | None:
-    """The number of each file by the path that Spark gives its rows; None unless Spark finds exactly these files."""
+    """The number of each file by the path that Spark gives its rows; None unless Spark finds exactly these files, and
+    reads them by the version of its reader that gives paths and positions of rows.
+    """
+    # A session without parquet in spark.sql.sources.useV1SourceList has another reader, without the column _metadata.
+    if origins.kind_of(frame._jdf.queryExecution().analyzed()) != "LogicalRelation":  # noqa: SLF001
+        return None
     wanted = {_local(scan.store, files[number].key): number for number in numbers}
     found = {_plain(path): path for path in frame.inputFiles()}
     if found.keys() != wanted.keys() or len(wanted) != len(numbers):
@@ -384,7 +446,7 @@ def _places(spark: Any, files: Sequence[ScanFile], found: Mapping[str, int], par
     }
     for item in partitions:
         values = [files[number].partition_values[item.name] for number in found.values()]
-        columns[item.name] = pa.concat_arrays([pa.repeat(value, 1) for value in values])
+        columns[item.name] = concat([pa.repeat(value, 1) for value in values])
     schema = spark_schema([StructField(_PLANNED, STRING), StructField(_FILE, LONG), *partitions])
     return spark.createDataFrame(pa.table(columns), schema)
 
@@ -401,7 +463,7 @@ def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVec
     schema = spark_schema([StructField(_KEY, LONG)])
     count = sum(vector.cardinality for _, vector in gone)
     if count <= _TASK_ROWS:  # faster than the start of a task
-        frame = spark.createDataFrame(pa.Table.from_batches(keys(gone)).combine_chunks(), schema)
+        frame = spark.createDataFrame(few_chunks(pa.Table.from_batches(keys(gone))), schema)
     else:
         frame = tasks.frame(spark, keys, list(at_most(gone, lambda one: one[1].cardinality, _TASK_ROWS)), schema)
     return _functions().broadcast(frame) if count <= _BROADCAST_ROWS else frame
@@ -441,7 +503,7 @@ def _gone(store: Store, keys: Sequence[str]) -> Exception:
 
 
 def _by_engine(spark: Any, scan: Scan, files: Sequence[ScanFile]) -> Any:
-    """The rows read by workers with the engine's reader: filtered, with the number of their file and their position."""
+    """The filtered rows, read by workers with the engine's reader, with their files' numbers and positions."""
     store, plan = scan.store, dataclasses.replace(scan.plan, positions=True)
 
     def rows(group: list[tuple[int, ScanFile]]) -> Iterator[pa.RecordBatch]:
@@ -465,28 +527,3 @@ def _functions() -> Any:
     from pyspark.sql import functions
 
     return functions
-
-
-_NOTE = re.compile(r"refdelta_(\d+)_([0-9a-f]{32})")
-
-
-def noted(frame: Any, uri: str, version: int) -> Any:
-    """The same DataFrame, marked in its plan as a read of this version of the table at ``uri``.
-
-    A write of rows that are made from the same table depends on them, and must conflict with later changes. The mark is
-    the name of an alias, which stays in the plan of every DataFrame derived from this one.
-    """
-    return frame.alias(f"refdelta_{version}_{_digest(uri)}")
-
-
-def oldest_version(frame: Any, uri: str) -> int | None:
-    """The oldest version of the table at ``uri`` from which a DataFrame is derived; None if its plan has no mark."""
-    plan = getattr(frame, "_jdf", None)
-    if plan is None:
-        return None
-    text = plan.queryExecution().analyzed().treeString()
-    return min((int(version) for version, table in _NOTE.findall(text) if table == _digest(uri)), default=None)
-
-
-def _digest(uri: str) -> str:
-    return hashlib.sha256(uri.encode()).hexdigest()[:32]

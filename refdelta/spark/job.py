@@ -18,11 +18,11 @@ import pyarrow as pa
 from refdelta.api.table import DeltaTable
 from refdelta.api.writer import existing
 from refdelta.core.log.paths import commit_key
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import DeltaError, InvalidArgumentError
-from refdelta.operations.dml.rewrite import requires
+from refdelta.expressions.sql import parse_predicate
+from refdelta.operations.shared.rewrite import requires
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
 from refdelta.spark import options as source_options
 from refdelta.spark import tasks
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.operations.write.request import WriteRequest
+    from refdelta.operations.write.target import WriteRequest
     from refdelta_storage import Store
 
     PartWriter = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -151,7 +151,7 @@ class TaskFiles:
     Attributes:
         written: the files.
         attempt: the text that the names of the files of this attempt contain.
-        again: whether there was an earlier attempt.
+        again: whether there may be another attempt, an earlier one or, with speculation, one beside it.
     """
 
     written: WrittenFiles
@@ -189,7 +189,9 @@ class WriteJob:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        again = context is not None and context.attemptNumber() > 0
+        again = context is not None and (
+            context.attemptNumber() > 0 or context.getLocalProperty("spark.speculation") == "true"
+        )
         return TaskFiles(write_part(self.writer, self.token, batches), attempt(self.token), again)
 
     def rows(self, tasks: Iterable[TaskFiles]) -> WrittenRows:

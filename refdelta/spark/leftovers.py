@@ -56,15 +56,13 @@ def watched(spark: Any, store: Store) -> Iterator[JobWatch]:
     context.addJobTag(watch.token)
     try:
         yield watch
-    except BaseException:
-        with suppress(Exception):
-            context.cancelJobsWithTag(watch.token)
+        if _ended(context, watch.token):
+            remove_leftovers(store, watch.token, watch.counting)
+    except BaseException as error:
+        _cancel(context, watch.token, 0.0 if isinstance(error, Exception) else _PATIENCE)
         _ended(context, watch.token)
         remove_leftovers(store, watch.token)
         raise
-    else:
-        if _ended(context, watch.token):
-            remove_leftovers(store, watch.token, watch.counting)
     finally:
         with suppress(Exception):  # of a session that has ended
             context.removeJobTag(watch.token)
@@ -99,6 +97,20 @@ def remove_leftovers(store: Store, token: str, counting: Collection[str] = ()) -
             store.delete(keys)
     except (StorageError, StoreError) as error:  # no reader sees them, and VACUUM removes them
         log.warning("data files whose names contain %s may be left for VACUUM: %s", token, error)
+
+
+def _cancel(context: Any, token: str, seconds: float) -> None:
+    """Cancel a job, again and again for so many seconds.
+
+    Java continues a call whose caller was interrupted: it may begin the job, or the next stage of it, only afterwards.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(Exception):
+            context.cancelJobsWithTag(token)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.1)
 
 
 def _ended(context: Any, token: str) -> bool:

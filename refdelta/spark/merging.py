@@ -23,26 +23,25 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.accumulators import AccumulatorParam
 
-from refdelta.core.expressions.predicate import TRUE
-from refdelta.core.expressions.sql_text import quoted
-from refdelta.core.table.change_feed import INSERT
-from refdelta.engine.arrow.arrays import as_schema, empty_table, one_array
-from refdelta.engine.arrow.schema import to_arrow
+from refdelta.arrow.arrays import as_schema, empty_table, exact_sum, one_array
+from refdelta.arrow.schema import to_arrow
 from refdelta.engine.parquet.dv import to_bitmap, to_positions
-from refdelta.engine.parquet.write import CHANGE, marked
+from refdelta.engine.parquet.write import CHANGE
 from refdelta.engine.scan.positions import stand
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.dml.rewrite import FileShare, chosen, shares, write_anew
-from refdelta.operations.merge.collected import Collected
-from refdelta.operations.merge.execution import needs_feed
-from refdelta.operations.merge.join import Matcher
-from refdelta.operations.merge.pieces import MergeMatches, gathered, new_rows
-from refdelta.operations.merge.reads import KeyValues
+from refdelta.expressions.predicate import TRUE
+from refdelta.expressions.sql_text import quoted
+from refdelta.operations.merge.join import KeyValues
+from refdelta.operations.merge.matches import Matcher, MergeMatches, gathered
+from refdelta.operations.merge.result import INSERT_ROWS, ResultRows
+from refdelta.operations.merge.strategy import Collected, needs_feed
+from refdelta.operations.shared.rewrite import FileShare, chosen, shares, write_anew
 from refdelta.operations.write.append import FileWriter
 from refdelta.operations.write.target import Target
-from refdelta.spark import frames, tasks
+from refdelta.spark import frames, origins, tasks
 from refdelta.spark.buckets import FILE, ID, ROW, as_engine, in_buckets
+from refdelta.spark.columns import condition, means_the_same
 from refdelta.spark.failures import SparkUnavailableError, raise_again, reported
 from refdelta.spark.job import FrameRows, write_job
 from refdelta.spark.types import arrow_schema, declared_schema, delta_schema, spark_schema
@@ -50,13 +49,13 @@ from refdelta.spark.types import arrow_schema, declared_schema, delta_schema, sp
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.positions import RowsByFile
-    from refdelta.operations.merge.execution import MergeStrategy
+    from refdelta.expressions.predicate import Predicate
     from refdelta.operations.merge.plan import MergePlan
-    from refdelta.operations.write.row_rules import RowRules
+    from refdelta.operations.merge.strategy import MergeStrategy
+    from refdelta.operations.shared.row_rules import RowRules
     from refdelta.spark.buckets import Bucket
     from refdelta.spark.job import PartWriter
     from refdelta.transaction.transaction import Transaction
@@ -69,7 +68,7 @@ PIECE_BYTES = 16 * 2**20
 
 
 class ShuffledSource:
-    """The :class:`~refdelta.operations.merge.execution.MergeStrategy` of a source that stays with the workers.
+    """The :class:`~refdelta.operations.merge.strategy.MergeStrategy` of a source that stays with the workers.
 
     Args:
         spark: the session.
@@ -79,21 +78,20 @@ class ShuffledSource:
         size: the size of the source in bytes.
     """
 
+    piece_bytes = PIECE_BYTES
+
     def __init__(self, spark: Any, source: KeptFrame, plan: MergePlan, keys: KeyValues, size: int):
         self.keys = keys
         self._spark, self._source, self._plan, self._size = spark, source, plan, size
         self._matched = BitMap64()  # the numbers of the source's rows that match
 
-    def matching(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
-        """See :class:`~refdelta.operations.merge.execution.MergeStrategy`."""
+    def matching(self, rows: pa.Table) -> pa.Array:
+        """See :class:`~refdelta.operations.merge.strategy.MergeStrategy`."""
         plan = self._plan
         source = self._source.columns(path[1] for path in plan.on.columns if path[0] == plan.source_alias)
         needed = {path[1] for path in plan.on.columns if path[0] == plan.target_alias}
-        before = 0
-        for piece in gathered(rows, PIECE_BYTES):
-            keys = piece.select([name for name in piece.column_names if name in needed])
-            yield pc.add(to_positions(_matches(plan, source, keys)).cast(pa.int64()), before)
-            before += piece.num_rows
+        keys = rows.select([name for name in rows.column_names if name in needed])
+        return to_positions(_matches(plan, source, keys)).cast(pa.int64())
 
     def find(self, txn: Transaction, table: Snapshot, read: Predicate) -> MergeMatches:  # noqa: ARG002 - Spark reads here
         """The first pass: the positions of the rows that match."""
@@ -104,13 +102,13 @@ class ShuffledSource:
         needed = plan.columns_to_find(plan.target_alias)
         columns = [name for name in names if name in needed] or names[:1]
         target = frames.scan_frame(self._spark, plan_scan(table, columns), file_column=FILE, row_column=ROW)
-        if not plan.of_rest and read != TRUE and frames.means_the_same(self._spark, read):
-            target = target.where(str(read))
+        if not plan.of_rest and read != TRUE and means_the_same(self._spark, read):
+            target = target.where(condition(self._spark, read))
         source = self._source.columns(plan.columns_to_find(plan.source_alias))
         count = self._buckets(table)
         for part in self._collected(in_buckets(plan, source, target, count, _found, "part binary")):
             own, matched = part
-            _unite(found, own)
+            found.take_in(own)
             self._matched |= BitMap64.deserialize(matched)
         return found
 
@@ -166,8 +164,9 @@ class ShuffledSource:
         expected, bare = _schemas(table, feed)[1], table.without_files()
 
         def change(bucket: Bucket) -> Iterator[pa.RecordBatch]:
-            for piece in gathered(bucket.target, bucket.pieces.piece_bytes):
-                for batch in bucket.pieces.changed(bare, piece.drop_columns([ROW]), feed=feed):
+            result = ResultRows(bucket.matcher.plan, bare, feed)
+            for piece in gathered(bucket.target, bucket.matcher.piece_bytes):
+                for batch in result.changed(bucket.matcher, piece.drop_columns([ROW])):
                     yield as_schema(batch.columns, expected)
 
         count = self._buckets(table.with_files(files))
@@ -186,21 +185,21 @@ class ShuffledSource:
         fields, bare, matched = delta_schema(source.schema), table.without_files(), self._matched
 
         def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            fit, own, first = as_engine(fields), plan.of_task(tasks.number()), 0
+            fit, result, first = as_engine(fields), ResultRows(plan.of_task(tasks.number()), bare, feed), 0
             with reported():
                 for piece in gathered(map(fit, batches), PIECE_BYTES):
                     rows = piece.filter(pc.invert(_among(one_array(piece.column(ID)), matched)))
-                    for made in new_rows(own, bare, rows.drop_columns([ID]), first):
-                        first += made.num_rows
-                        marks.add(own.marks(first))
-                        new = marked(made, INSERT) if feed else made
-                        yield as_schema(new.columns, expected)
+                    for batch in rows.drop_columns([ID]).to_batches(max_chunksize=INSERT_ROWS):
+                        for new in result.inserted(batch, first):
+                            first += new.num_rows
+                            marks.add(result.plan.marks(first))
+                            yield as_schema(new.columns, expected)
 
         return tasks.over(source, lambda batches: then(insert(batches)), schema)
 
     def _buckets(self, table: Snapshot) -> int:
         """The number of buckets: the source's rows of each fit into a worker's memory, and no worker is idle."""
-        files = pc.sum(table.files.column("size")).as_py() or 0
+        files = exact_sum(table.files.column("size"))
         at_once = self._spark.sparkContext.defaultParallelism
         return int(max(at_once, -(-self._size // _BUCKET_BYTES), -(-files // _TARGET_BYTES)))
 
@@ -231,7 +230,12 @@ class _HighestNumbers(AccumulatorParam):
 
 def _found(bucket: Bucket) -> Iterator[pa.RecordBatch]:
     """The first pass over a bucket."""
-    found = bucket.pieces.find(bucket.rows())
+    found = MergeMatches()
+    for piece in gathered(bucket.target, bucket.matcher.piece_bytes):
+        # The shuffle has mixed the rows of files.
+        rows = piece.sort_by([(FILE, "ascending"), (ROW, "ascending")])
+        places = one_array(rows.column(FILE)), one_array(rows.column(ROW))
+        bucket.matcher.find(found, rows.drop_columns([FILE, ROW]), *places)
     matched = to_bitmap(bucket.ids.take(found.matched).cast(pa.int64()))
     found.matched = pa.array([], pa.int64())
     yield pa.record_batch({"part": pa.array([pickle.dumps((found, matched.serialize()))], pa.binary())})
@@ -262,7 +266,7 @@ def _matches(plan: MergePlan, source: Any, piece: pa.Table) -> BitMap64:
         with reported():
             found = BitMap64()
             for rows in gathered(map(fit, batches), PIECE_BYTES):
-                found |= to_bitmap(Matcher(plan.on, plan.target_alias, plan.source_alias, rows).pairs(piece).target)
+                found |= to_bitmap(Matcher(plan, rows).pairs(piece).target)
             yield pa.record_batch({"rows": [found.serialize()]})
 
     with running():
@@ -304,21 +308,6 @@ def _unchanged(table: Snapshot, share: FileShare) -> Iterator[pa.RecordBatch]:
 
 
 # --- helpers ------------------------------------------------------------------------------------------------
-
-
-def _unite(found: MergeMatches, part: MergeMatches) -> None:
-    """Add the result of one bucket, which has rows of any file."""
-    for rows, own in (
-        (found.matching, part.matching),
-        (found.acting, part.acting),
-        (found.updated, part.updated),
-    ):
-        for number, places in own.items():
-            if number in rows:
-                rows[number] |= places
-            else:
-                rows[number] = places
-    found.counts.update(part.counts)
 
 
 def _schemas(table: Snapshot, feed: bool) -> tuple[Any, pa.Schema]:
@@ -401,9 +390,11 @@ class FrameSource:
         self.schema = declared_schema(frame.schema)
         self._spark, self._frame, self._broadcast_bytes = spark, frame, broadcast_bytes
 
-    def version_of(self, uri: str) -> int | None:
-        """The oldest version of the table at ``uri`` from which the rows are made; None if they are not."""
-        return frames.oldest_version(self._frame, uri)
+    def version_of(self, table: Snapshot) -> int | None:
+        """The oldest version of a table from which the rows are made; None if they are not made from it. Rows of an
+        unknown source count as made from ``table``.
+        """
+        return origins.version_of(self._frame, table, remembered=False)
 
     def strategy(self, plan: MergePlan) -> MergeStrategy:
         """The strategy by which its rows are matched with those of the table.

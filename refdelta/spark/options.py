@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError, unknown_name
-from refdelta.operations.dml.change_feed import FeedRange
-from refdelta.operations.write.request import WriteRequest
+from refdelta.operations.inspection.feed_range import FeedRange
+from refdelta.operations.write.target import WriteRequest
 from refdelta.spark.stream_offsets import StreamOptions, byte_count
 from refdelta.transaction.options import CommitProperties
 
@@ -19,20 +19,54 @@ if TYPE_CHECKING:
 _FEED = ("readChangeFeed", "readChangeData")
 _RANGE = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
 _PLACE = ("path", "catalog", "table")
-READ = (*_PLACE, "storageOptions", "outside", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
+_OPENED = (*_PLACE, "locations", "storageOptions")
+READ = (*_OPENED, "outside", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
 WRITE = (
-    *_PLACE, "storageOptions", "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
+    *_OPENED, "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
     "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
 )  # fmt: skip
 STREAM_READ = (
-    *_PLACE, "storageOptions", "outside", "startingVersion", "startingTimestamp", "maxFilesPerTrigger",
-    "maxBytesPerTrigger", "ignoreDeletes", "skipChangeCommits", *_FEED,
+    *_OPENED, "outside", "startingVersion", "startingTimestamp", "maxFilesPerTrigger",
+    "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "ignoreFileDeletion", "skipChangeCommits", "excludeRegex",
+    "failOnDataLoss", *_FEED,
 )  # fmt: skip
 # The last two are options of Spark itself, which it passes on.
 STREAM_WRITE = (
-    *_PLACE, "storageOptions", "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
+    *_OPENED, "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
     "txnAppId", "userMetadata", "checkpointLocation", "queryName",
 )  # fmt: skip
+
+_RELOADED = (
+    "is not needed: a commit that changes the schema stops the stream; load it again, with the same checkpoint, and it "
+    "continues with the new columns"
+)
+_FIRST = "is for one version; startingVersion or startingTimestamp begins a stream later than with all rows"
+_LAST = "is for a batch; trigger(availableNow=True) ends a stream at the newest version"
+_SIZE = (
+    "does not exist here; targetFileSize limits the files, in bytes, and optimize.compact() of DeltaTable joins them"
+)
+_CHOSEN = "does not exist here; replaceWhere replaces the rows of a predicate, and merge of DeltaTable those of keys"
+_PROPERTY = "does not exist here; the table property {} is for all files of a table"
+# The options of delta-spark and Databricks that are refused, with the alternative of each.
+_STREAMS = {
+    **dict.fromkeys(
+        ("schemaTrackingLocation", "schemaLocation", "streamingSourceTrackingId", "allowSourceColumnDrop",
+         "allowSourceColumnRename", "allowSourceColumnTypeChange"), _RELOADED,
+    ),
+    **dict.fromkeys(("versionAsOf", "timestampAsOf"), _FIRST),
+    **dict.fromkeys(("endingVersion", "endingTimestamp"), _LAST),
+    "withEventTimeOrder": "does not exist here; refdelta.spark.read gives the rows of a version, which can be sorted, "
+    "and startingVersion begins a stream after them",
+}  # fmt: skip
+_WRITES = {
+    **dict.fromkeys(("optimizeWrite", "maxRecordsPerFile"), _SIZE),
+    **dict.fromkeys(("replaceOn", "replaceUsing", "targetAlias", "useNullIntolerantEqualityWithDPO"), _CHOSEN),
+    "dataChange": "does not exist here; optimize of DeltaTable rewrites files without a change of data",
+    "compression": _PROPERTY.format("delta.parquet.compression.codec"),
+    "parquet.writer.version": _PROPERTY.format("delta.parquet.format.version"),
+    "writePartitionColumns": _PROPERTY.format("delta.enableMaterializePartitionColumnsFeature"),
+}
+_INSTEAD = {STREAM_READ: _STREAMS, WRITE: _WRITES, STREAM_WRITE: _WRITES}
 
 _STREAM_NUMBERS = ("startingVersion", "maxFilesPerTrigger", "maxBytesPerTrigger")
 
@@ -40,7 +74,11 @@ _STREAM_NUMBERS = ("startingVersion", "maxFilesPerTrigger", "maxBytesPerTrigger"
 def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
     """Raise ``InvalidArgumentError`` for an unknown option."""
     names = {name.lower() for name in known}
+    elsewhere = {name.lower(): (name, instead) for name, instead in _INSTEAD.get(known, {}).items()}
     for name in options:
+        if name.lower() in elsewhere:
+            spelled, instead = elsewhere[name.lower()]
+            raise InvalidArgumentError(f"option {spelled!r} {instead}")
         if name.lower() not in names:
             where = f"{what} with the data source refdelta"
             raise InvalidArgumentError(unknown_name("option", name, known, where=where))
@@ -63,11 +101,12 @@ def place_of(options: Mapping[str, str]) -> str | DeltaTable:
             )
         from refdelta.catalog import open_catalog
 
-        return open_catalog(catalog, storage_options(options)).table(table)
+        return open_catalog(catalog, storage_options(options), _folders("locations", options) or None).table(table)
     if not path:
         raise InvalidArgumentError(
             "the data source refdelta needs a path, and one only: load(path), save(path), start(path), or in SQL "
-            "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...'); tables of Spark's catalog give it none. "
+            "CREATE TEMPORARY VIEW name USING refdelta OPTIONS (path '...'); tables of Spark's catalog give it none "
+            "(CREATE TABLE, saveAsTable, writeTo, toTable), and refdelta.spark.write creates a table by its path. "
             "Tables of a catalog of refdelta take the options catalog and table instead"
         )
     return path
@@ -90,8 +129,12 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str] | None:
 
 def outside_of(options: Mapping[str, str]) -> list[str]:
     """Other folders whose files may be read: ``outside``, a path or a JSON list of paths."""
-    text = options.get("outside")
-    return [] if text is None else _texts("outside", text) if text.startswith("[") else [text]
+    return _folders("outside", options)
+
+
+def _folders(name: str, options: Mapping[str, str]) -> list[str]:
+    text = options.get(name)
+    return [] if text is None else _texts(name, text) if text.startswith("[") else [text]
 
 
 def version_of(options: Mapping[str, str]) -> int | str | None:
@@ -170,13 +213,16 @@ def stream_of(options: Mapping[str, str]) -> StreamOptions:
         max_files=None if files is None else _number("maxFilesPerTrigger", files),
         max_bytes=None if size is None else byte_count(size),
         ignore_deletes=_flag(options, "ignoreDeletes"),
+        ignore_changes=_flag(options, "ignoreChanges") or _flag(options, "ignoreFileDeletion"),  # the older name
         skip_change_commits=_flag(options, "skipChangeCommits"),
+        exclude=options.get("excludeRegex"),
+        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         feed=reads_feed(options),
     )
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false").lower()
+def _flag(options: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
         raise InvalidArgumentError(f"{name} must be true or false, not {text!r}")
     return text == "true"

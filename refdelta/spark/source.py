@@ -20,9 +20,10 @@ from pyspark.sql.datasource import (
 from refdelta.api.table import DeltaTable
 from refdelta.engine.log.location import with_others
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.engine.scan.change_feed import changes_table, plan_changes
+from refdelta.engine.scan.change_scan import changes_table, plan_changes
+from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import TableNotFoundError
-from refdelta.operations.dml.change_feed import changes
+from refdelta.operations.inspection.feed_range import changes
 from refdelta.spark import options as source_options
 from refdelta.spark.failures import reported
 from refdelta.spark.job import source_store
@@ -38,16 +39,25 @@ if TYPE_CHECKING:
 
 
 class RefdeltaSource(DataSource):
-    """A table as a source and a sink of Spark."""
+    """A table as a source and a sink of Spark.
+
+    Attributes:
+        place: the URI of the table's folder, if there is a table.
+        named: whether the options name the version that is read.
+        version: the version that is read; None if there was no table.
+    """
 
     def __init__(self, options: Mapping[str, str]):
         super().__init__(options)
-        self._version: int | None = None
+        self.version: int | None = None
+        self.place: str | None = None
         with reported():
             named = source_options.version_of(options)
+            self.named = named is not None
             try:
                 # Determined once, so that every action on one DataFrame, also a self-join, sees one version.
-                self._version = self._table(named).version()
+                table = self._table(named)
+                self.version, self.place = table.version(), table.store.uri
             except TableNotFoundError:  # allowed for a write; a read raises it again
                 if named is not None:
                     raise
@@ -61,7 +71,7 @@ class RefdeltaSource(DataSource):
         """Spark's schema of the version that is read."""
         with reported():
             if not source_options.reads_feed(self.options):
-                return spark_schema(self._table(self._version).scan().plan.columns)
+                return spark_schema(plan_scan(self._snapshot()).plan.columns)
             ends = self.options.get("endingVersion") or self.options.get("endingTimestamp")
             snapshot = self._snapshot()
             # Only a batch has an end, which determines the schema.
@@ -76,7 +86,7 @@ class RefdeltaSource(DataSource):
             names, predicate = [item.name for item in delta_schema(schema)], self.options.get("filter")
             asked = source_options.range_of(self.options)
             if asked is None:
-                scans = [self._table(self._version).scan(names, predicate)]
+                scans = [plan_scan(self._snapshot(), names, predicate)]
             else:
                 feed = changes(self._snapshot(), asked, columns=names, predicate=predicate)
                 scans = [feed.recorded, feed.derived]
@@ -93,7 +103,7 @@ class RefdeltaSource(DataSource):
         """A reader of the table as a stream, of the columns of ``schema``, which are columns of the table."""
         with reported():
             source_options.check_names(self.options, source_options.STREAM_READ, "streams")
-            version = self._table(None).version() if self._version is None else self._version
+            version = self._table(None).version() if self.version is None else self.version
             return StreamReader(self._store(), version, schema, source_options.stream_of(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
@@ -103,7 +113,7 @@ class RefdeltaSource(DataSource):
             return StreamWriter(self.options, schema, overwrite=overwrite)
 
     def _snapshot(self) -> Snapshot:
-        return load_snapshot(self._store(), self._version)
+        return load_snapshot(self._store(), self.version)
 
     def _store(self) -> Store:
         given = source_options.storage_options(self.options)

@@ -20,12 +20,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from refdelta.engine.arrow.arrays import as_schema
+from refdelta.arrow.arrays import as_schema
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.engine.scan.change_feed import changes_table, plan_changes
-from refdelta.engine.scan.chunking import at_most
+from refdelta.engine.scan.change_scan import changes_table, plan_changes
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.work.executor import at_most
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError
 from refdelta.spark.failures import reported
 from refdelta.spark.stream_changes import TableStream
@@ -35,7 +35,7 @@ from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from refdelta.engine.scan.change_feed import ChangeScan
+    from refdelta.engine.scan.change_scan import ChangeScan
     from refdelta.engine.scan.scan import Scan
     from refdelta_storage import Store
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from refdelta.api.transaction import WriteTransaction
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.api.writer import write_and_commit
 from refdelta.engine.log.location import open_location
 from refdelta.errors import DeltaError, InvalidArgumentError
@@ -56,7 +56,7 @@ class TableWriter(DataSourceArrowWriter):
         job = self._job
         with reported():
             rows = job.rows(message.files for message in messages)
-            with WriteTransaction(job.store, job.snapshot(), age=None, **self._commit_options) as txn:
+            with TableTransaction(job.store, job.snapshot(), age=None, **self._commit_options) as txn:
                 if txn.already_recorded:
                     remove_leftovers(job.store, job.token)
                 write_and_commit(txn, rows, job.request, reads_target=job.reads_target)
@@ -147,14 +147,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """The job of these messages."""
         return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
 
-    def _begun(self, job: WriteJob, query: str, batch: int) -> WriteTransaction:
+    def _begun(self, job: WriteJob, query: str, batch: int) -> TableTransaction:
         properties = source_options.commit_options(self._options)["commit_properties"]
-        return WriteTransaction(
+        return TableTransaction(
             job.store, job.snapshot(), age=None, app_id=query, app_version=batch, commit_properties=properties
         )
 
 
-def _stage(txn: WriteTransaction, job: WriteJob, rows: WrittenRows, query: str, batch: int) -> None:
+def _stage(txn: TableTransaction, job: WriteJob, rows: WrittenRows, query: str, batch: int) -> None:
     """Stage the rows of a batch, and describe them as delta-spark describes a batch of a stream."""
     if job.reads_target:
         txn.read_whole_table()

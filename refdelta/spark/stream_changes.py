@@ -15,20 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import one_array
 from refdelta.core.log.paths import commit_key
 from refdelta.core.log.timestamps import in_commit_timestamp
-from refdelta.core.table.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
-from refdelta.core.table.column_mapping import holds_other_names
-from refdelta.core.table.features import features_of
-from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.core.table.types import physical_name
-from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.log.listing import newest_version
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import adds_table, concat_files, to_adds, unique_ids
 from refdelta.engine.log.timestamps import file_times, version_since
 from refdelta.engine.parquet.files import log_bytes
-from refdelta.engine.scan.change_feed import RECORDED, VersionChanges, changes_table
+from refdelta.engine.scan.change_scan import RECORDED, VersionChanges, changes_table
 from refdelta.engine.scan.scan import ONLY
 from refdelta.errors import (
     InvalidArgumentError,
@@ -37,9 +32,14 @@ from refdelta.errors import (
     StreamStoppedError,
     VersionNotFoundError,
 )
-from refdelta.operations.write.identity import without_marks
+from refdelta.operations.shared.identity import without_marks
 from refdelta.spark.stream_log import CommitLog, replaced
 from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, StreamStart
+from refdelta.table.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
+from refdelta.table.column_mapping import holds_other_names
+from refdelta.table.features import features_of
+from refdelta.table.in_commit_timestamp import enablement
+from refdelta.table.types import physical_name
 from refdelta.transaction.time_travel import milliseconds
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class TableStream:
     def __init__(self, made: Snapshot, options: StreamOptions):
         self.made = made.without_files()
         self._options, self._store = options, made.store
-        self._log = CommitLog(made.store, made.metadata.id)
+        self._log = CommitLog(made.store, made.metadata.id, complete=options.fail_on_data_loss)
         self._version: Snapshot | None = made  # its files may be needed
         self._ordered: tuple[int, pa.Table] | None = None
         self._open: _VersionFiles | None = None  # the last commit, which may have more files than a batch takes
@@ -162,11 +162,14 @@ class TableStream:
                     end = start.at(step.version, step.index + count - 1, snapshot=step.snapshot)
                 break
             end = start.after(step.version)
-        self._batch = (start, end, _together(taken))
+        self._batch = (start, end, self._together(taken))
         return end
 
     def files(self, start: Offset, end: Offset) -> pa.Table:
-        """The files between two offsets. Raises the errors of :meth:`latest`."""
+        """The files between two offsets, without excluded ones, which count to the limits of a batch as the others do.
+
+        Raises the errors of :meth:`latest`.
+        """
         if start.begun != end.begun:
             # Spark does not store the start of the first batch; its end has it.
             start = Offset.first(end.table_id, end.begun or self._begun_before(end))
@@ -180,7 +183,11 @@ class TableStream:
                 taken.append(step.files.slice(0, end.index + 1 - step.index))
                 break
             taken.append(step.files)
-        return _together(taken)
+        return self._together(taken)
+
+    def _together(self, tables: list[pa.Table]) -> pa.Table:
+        files = concat_files(tables) if tables else changes_table([]).select(_FEED_COLUMNS)
+        return self._options.included(files)
 
     def _steps(self, start: Offset, last: int | None) -> Iterator[_VersionFiles]:
         """The files of the versions from an offset on."""
@@ -195,12 +202,14 @@ class TableStream:
             yield dataclasses.replace(step, index=index, files=step.files.slice(index))
             version, index = version + 1, 0
         for commit in self._log.commits(version, last):
-            self._open = step = self._step(commit)
+            if commit.version > version:  # the commits before it are lost
+                index = 0
+            self._open = step = self._step(commit, version)
             yield dataclasses.replace(step, index=index, files=step.files.slice(index))
-            index = 0
+            version, index = commit.version + 1, 0
 
-    def _step(self, commit: Footprint) -> _VersionFiles:
-        stop = self._stop(commit)
+    def _step(self, commit: Footprint, expected: int) -> _VersionFiles:
+        stop = self._lost(commit, expected) or self._stop(commit)
         if self._options.feed:
             files = self._changed(commit.version, [] if stop else self._changes_of(commit))
         else:
@@ -256,6 +265,25 @@ class TableStream:
     def _skipped(self, commit: Footprint) -> bool:
         return self._options.skip_change_commits and bool(commit.removed_data)
 
+    def _lost(self, commit: Footprint, expected: int) -> StreamStoppedError | None:
+        """The error with which the stream ends before a commit if an earlier one, which is lost, may have changed the
+        schema; None otherwise.
+
+        Args:
+            commit: the commit.
+            expected: the version that follows the last one that was read.
+        """
+        first = max(expected, self.made.version + 1)
+        if commit.version <= first:
+            return None
+        return StreamStoppedError(
+            f"the commits of versions {first} to {commit.version - 1} are not in the log any more. They may have "
+            f"changed the schema, which the stream read at version {self.made.version}: load the stream again, with "
+            "the same checkpoint, and it continues after them",
+            version=commit.version,
+            reload=True,
+        )
+
     def _stop(self, commit: Footprint) -> StreamStoppedError | None:
         """The error with which the stream ends before a commit; None if it reads the commit."""
         if commit.changes_table and commit.version > self.made.version and not self._only_numbers(commit):
@@ -271,7 +299,7 @@ class TableStream:
             if commit.metadata is not None:
                 check_recorded(commit.metadata, commit.version)
             return None
-        if not commit.removed_data or self._options.skip_change_commits:
+        if not commit.removed_data or self._options.skip_change_commits or self._options.ignore_changes:
             return None
         if not commit.added_data and self._options.ignore_deletes:
             return None
@@ -280,7 +308,8 @@ class TableStream:
         return StreamStoppedError(
             f"version {commit.version}{which} {what}, such as of {commit.removed_data[0].path}, and a stream has only "
             "new rows. The option ignoreDeletes skips commits that only remove whole files; skipChangeCommits skips "
-            "all commits that remove or change rows, with the rows that they add",
+            "all commits that remove or change rows, with the rows that they add; ignoreChanges reads the files that "
+            "they add, so that unchanged rows of a rewritten file come twice",
             version=commit.version,
             reload=False,
         )
@@ -365,7 +394,3 @@ class TableStream:
         if version > newest:
             raise InvalidArgumentError(f"startingTimestamp is {text}, after version {newest}, which is the newest")
         return version
-
-
-def _together(tables: list[pa.Table]) -> pa.Table:
-    return concat_files(tables) if tables else changes_table([]).select(_FEED_COLUMNS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.footprint import Footprint, fold_commit
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from refdelta_storage import Store
 
+log = logging.getLogger("refdelta")
+
 # The maximum of commits, and of their bytes, that are read at once: each is a request to a remote store.
 _AT_ONCE = 32
 _BYTES_AT_ONCE = 32 * 2**20
@@ -33,18 +36,19 @@ class CommitLog:
     Args:
         store: the folder of the table.
         table_id: the id of the table.
+        complete: whether a missing commit is an error; otherwise the next one follows.
     """
 
-    def __init__(self, store: Store, table_id: str):
-        self._store, self._id = store, table_id
+    def __init__(self, store: Store, table_id: str, *, complete: bool = True):
+        self._store, self._id, self._complete = store, table_id, complete
         self._known: dict[int, LogFile] = {}
 
     def commits(self, first: int, last: int | None = None) -> Iterator[Footprint]:
         """The commits from one version up to another or the newest, without statistics.
 
         Raises:
-            VersionNotFoundError: one of them is not in the log any more, or the log ends before the version that
-                precedes ``first``.
+            VersionNotFoundError: one of them is not in the log any more, and the log must be complete; or the log ends
+                before the version that precedes ``first``.
             InvalidArgumentError: the table was replaced by another one.
             InvalidLogError: a commit breaks the protocol.
         """
@@ -52,18 +56,21 @@ class CommitLog:
         version, at_once = first, 1
         while last is None or version <= last:
             files = self._next(version, at_once if last is None else min(at_once, last - version + 1))
-            if not files:
+            if not files or (last is not None and files[0].version > last):
                 return
             keys = [file.key for file in files]
             with store_errors("read the log"):
                 try:
                     contents = self._store.get_many(keys)
                 except ObjectNotFoundError:
-                    raise self._gone(version) from None
+                    if self._complete:
+                        raise self._gone(version) from None
+                    self._list_again(version)
+                    continue
             for file, data in zip(files, contents, strict=True):
                 yield fold_commit(file.version, data, file.key)
             # A caller that takes few commits does not wait for many.
-            version, at_once = version + len(files), min(2 * at_once, _AT_ONCE)
+            version, at_once = files[-1].version + 1, min(2 * at_once, _AT_ONCE)
 
     @property
     def newest_known(self) -> int | None:
@@ -81,7 +88,11 @@ class CommitLog:
         if version not in self._known and (self.newest_known or 0) > version:
             self._list(version)  # it may have appeared during the listing
             if version not in self._known:
-                raise self._gone(version)
+                if self._complete:
+                    raise self._gone(version)
+                following = min(known for known in self._known if known > version)
+                log.warning("the commits of versions %d to %d are not in the log any more", version, following - 1)
+                version = following
         files: list[LogFile] = []
         size = 0
         while len(files) < most and (file := self._known.get(version + len(files))) is not None:
@@ -103,6 +114,13 @@ class CommitLog:
             self._check_same(version, max(found, default=None))
         self._known.update(found)
 
+    def _list_again(self, version: int) -> None:
+        """List the log after a commit of it was removed. Raises ``VersionNotFoundError`` if the newest was."""
+        newest = self.newest_known
+        self._known = _commits(self._store, version)
+        if newest not in self._known:
+            raise self._gone(version)
+
     def _check_same(self, version: int, newest: int | None) -> None:
         """Raise an error unless the table has the same id, and at least as many versions."""
         now = load_snapshot(self._store)
@@ -117,8 +135,8 @@ class CommitLog:
     def _gone(self, version: int) -> VersionNotFoundError:
         return VersionNotFoundError(
             f"the commit of version {version}, which the stream has not read yet, is not in the log any more, whose "
-            f"commits begin with version {self.oldest()}; {_ADVICE}, or keep more of the log by "
-            "delta.logRetentionDuration"
+            f"commits begin with version {self.oldest()}; {_ADVICE}, or go on after the lost commits by the option "
+            "failOnDataLoss=false, or keep more of the log by delta.logRetentionDuration"
         )
 
     def _forget(self, first: int) -> None:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, PredicateError
+from refdelta.expressions.binding import bind_value
+from refdelta.expressions.evaluate import evaluate_value
+from refdelta.expressions.expression import Call, Column, Literal
+from refdelta.table.types import STRING, StructField, StructType
+
+if TYPE_CHECKING:
+    from refdelta.expressions.expression import Value
 
 
 class StreamStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,7 +127,12 @@ class StreamOptions:
         max_files: the number of files after which a batch ends.
         max_bytes: the number of bytes of files after which a batch ends.
         ignore_deletes: whether commits that only remove rows are skipped.
+        ignore_changes: whether commits that remove or change rows are read, with all files that they add: a rewritten
+            file comes again with the rows that did not change.
         skip_change_commits: whether commits that remove or change rows are skipped, with all rows that they add.
+        exclude: the regular expression, in Java's syntax, of the paths of files that are left out; None for none.
+        fail_on_data_loss: whether the stream ends with an error where a commit is not in the log any more; otherwise it
+            continues with the next commit that is.
         feed: whether the change data feed is read.
     """
 
@@ -128,19 +141,40 @@ class StreamOptions:
     max_files: int | None = None
     max_bytes: int | None = None
     ignore_deletes: bool = False
+    ignore_changes: bool = False
     skip_change_commits: bool = False
+    exclude: str | None = None
+    fail_on_data_loss: bool = True
     feed: bool = False
 
     def __post_init__(self) -> None:
         if self.starting_version is not None and self.starting_timestamp is not None:
             raise InvalidArgumentError("startingVersion and startingTimestamp both name a version: give one of them")
-        if self.feed and (self.ignore_deletes or self.skip_change_commits):
-            raise InvalidArgumentError("readChangeFeed reads all changes: remove ignoreDeletes and skipChangeCommits")
+        if self.feed and (self.ignore_deletes or self.ignore_changes or self.skip_change_commits):
+            raise InvalidArgumentError(
+                "readChangeFeed reads all changes: remove ignoreDeletes, ignoreChanges and skipChangeCommits"
+            )
         if isinstance(self.starting_version, int) and self.starting_version < 0:
             raise InvalidArgumentError(f"startingVersion must be a version or latest, not {self.starting_version}")
         for name, value in (("maxFilesPerTrigger", self.max_files), ("maxBytesPerTrigger", self.max_bytes)):
             if value is not None and value <= 0:
                 raise InvalidArgumentError(f"{name} must be a positive number, not {value}")
+        _ = self._excluded  # raises for a pattern that cannot be used
+
+    def included(self, files: pa.Table) -> pa.Table:
+        """The files of a list whose paths do not match :attr:`exclude`."""
+        return files if self._excluded is None else files.filter(pc.invert(evaluate_value(self._excluded, files)))
+
+    @cached_property
+    def _excluded(self) -> Value | None:
+        """The condition on the path of a file that is left out."""
+        if self.exclude is None:
+            return None
+        paths = StructType((StructField("path", STRING),))
+        try:
+            return bind_value(Call("rlike", (Column(("path",)), Literal(self.exclude, STRING))), paths)
+        except PredicateError as error:
+            raise InvalidArgumentError(f"excludeRegex: {error}") from None
 
     def allowance(self) -> Allowance:
         """The limits of one batch."""

@@ -6,9 +6,12 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from refdelta.core.table.column_mapping import each_field
-from refdelta.core.table.evolution import as_nullable
-from refdelta.core.table.types import (
+from refdelta.arrow.field_metadata import described_arrow
+from refdelta.errors import InvalidLogError, UnsupportedFeatureError, UnsupportedTypeError
+from refdelta.table.char_varchar import NOTE, padding_of
+from refdelta.table.column_mapping import each_field
+from refdelta.table.evolution import as_nullable
+from refdelta.table.types import (
     VOID,
     ArrayType,
     DataType,
@@ -19,8 +22,6 @@ from refdelta.core.table.types import (
     physical_name,
     schema_json,
 )
-from refdelta.engine.arrow.field_metadata import described_arrow
-from refdelta.errors import InvalidLogError, UnsupportedFeatureError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,11 +30,17 @@ if TYPE_CHECKING:
 
 
 def spark_schema(fields: Iterable[StructField]) -> Any:
-    """Spark's ``StructType`` of these columns, without the metadata of fields."""
+    """Spark's ``StructType`` of these columns. Of their metadata it has the lengths of ``char(n)`` alone: Spark pads
+    strings that it compares with such a column.
+    """
     from pyspark.sql.types import StructType as SparkStruct
 
-    bare = StructType(tuple(_field(item, item.name, logical=True) for item in fields))
+    bare = StructType(tuple(_padded(item, _field(item, item.name, logical=True)) for item in fields))
     return SparkStruct.fromJson(json.loads(schema_json(bare)))
+
+
+def _padded(item: StructField, bare: StructField) -> StructField:
+    return dataclasses.replace(bare, metadata={NOTE: item.metadata[NOTE]}) if padding_of(item) else bare
 
 
 def arrow_schema(schema: Any) -> pa.Schema:

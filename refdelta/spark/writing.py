@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
-from refdelta.api.transaction import WriteTransaction
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.api.writer import existing, write_and_commit
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.operations.write.request import WriteRequest
-from refdelta.spark import frames
+from refdelta.operations.write.target import WriteRequest
+from refdelta.spark import origins
 from refdelta.spark.executor import SparkExecutor
 from refdelta.spark.job import FrameRows, shared_store
 from refdelta.transaction.results import CommitResult
@@ -47,7 +47,7 @@ def write(
     name: str | None = None,
     description: str | None = None,
     isolation: arguments.Isolation | None = None,
-    reads_target: bool | int = False,
+    reads_target: bool | int | None = None,
 ) -> CommitResult:
     """Write a DataFrame to a Delta table, and create it where it does not exist. One call is one commit.
 
@@ -76,9 +76,14 @@ def write(
         name: the name of a new table.
         description: the description of a new table.
         isolation: ``WriteSerializable`` or ``Serializable``; None for the property of the table.
-        reads_target: the version of the table from which the rows are made; True for the newest. Where the rows come
-            from :func:`refdelta.spark.read` of the same table, it is detected; for rows from the data source it must be
-            given. Such a write is not a blind append: it conflicts with later changes of the table.
+        reads_target: the version of the table from which the rows are made; True for the newest, False if they are
+            not made from it. None finds it out: rows of :func:`refdelta.spark.read`, of the data source and of other
+            readers of the table's files are known by the plan of the DataFrame. Where the plan hides a source (a
+            checkpoint, an RDD of other rows than the driver's, a source in Python), the rows count as read at the
+            oldest version of the table that this process has read by ``refdelta.spark.read`` since it last wrote to
+            the table, or at the newest version if it has read none. A write of such rows is not a blind append: it
+            conflicts with later changes of the table. Rows that pass through the driver (``collect``, ``toPandas``),
+            and what functions of the user read themselves, do not count.
 
     Returns:
         The result of the commit; its ``version`` is None if nothing was committed (``ignore``, or a version of an
@@ -116,28 +121,30 @@ def write(
         return CommitResult(version=None)
     made_from = _made_from(df, store, newest, reads_target)
     snapshot = made_from or newest
-    with WriteTransaction(
-        store,
-        snapshot,
-        commit_properties=commit_properties,
-        app_id=app_id,
-        app_version=app_version,
-        age=0.0 if snapshot is newest else None,
-        isolation=isolation,
-        executor=SparkExecutor(df.sparkSession),
-    ) as txn:
-        return write_and_commit(txn, rows, request, reads_target=made_from is not None)
+    try:
+        with TableTransaction(
+            store,
+            snapshot,
+            commit_properties=commit_properties,
+            app_id=app_id,
+            app_version=app_version,
+            age=0.0 if snapshot is newest else None,
+            isolation=isolation,
+            executor=SparkExecutor(df.sparkSession),
+        ) as txn:
+            return write_and_commit(txn, rows, request, reads_target=made_from is not None)
+    finally:
+        origins.wrote(df.sparkSession, store.uri)
 
 
-def _made_from(df: Any, store: Store, newest: Snapshot | None, reads_target: bool | int) -> Snapshot | None:
+def _made_from(df: Any, store: Store, newest: Snapshot | None, reads_target: bool | int | None) -> Snapshot | None:
     """The snapshot of the table from which the rows are made; None if they are not made from it."""
-    if newest is None:
+    if newest is None or reads_target is False:
         return None
-    version = (
-        frames.oldest_version(df, store.uri)
-        if isinstance(reads_target, bool)
-        else arguments.whole("reads_target", reads_target)
-    )
+    if reads_target is None or reads_target is True:
+        version = origins.version_of(df, newest)
+    else:
+        version = arguments.whole("reads_target", reads_target)
     if version is None:
         return newest if reads_target else None
     return newest if version == newest.version else load_snapshot(store, version)

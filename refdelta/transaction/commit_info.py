@@ -11,6 +11,7 @@ import msgspec
 from refdelta import arguments
 from refdelta._version import __version__
 from refdelta.core.log.actions import Txn
+from refdelta.core.log.lean import LeanInfo
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from refdelta.transaction.options import CommitProperties
 
 _OWN_FIELDS = frozenset({
-    "timestamp", "operation", "operationParameters", "operationMetrics", "readVersion", "isolationLevel",
-    "isBlindAppend", "readPredicates", "rowPlaces", "engineInfo", "txnId", "inCommitTimestamp", "userMetadata", "tags",
+    "timestamp", "operationParameters", "operationMetrics", "userMetadata", "tags", *LeanInfo.__struct_encode_fields__
 })  # fmt: skip
+"""All by which other writers decide, and those that have an argument of their own."""
 
 _PREDICATES = frozenset({"predicate", "matchedPredicates", "notMatchedPredicates", "notMatchedBySourcePredicates"})
 """The ``operationParameters`` that hold predicates."""

@@ -25,10 +25,10 @@ from refdelta.core.log.vacuums import (
     in_progress,
 )
 from refdelta.engine.log.listing import list_log
+from refdelta.engine.log.store_clock import store_time, time_of_newest
 from refdelta.engine.parquet.files import store_errors
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import ConflictDetails
-from refdelta.transaction.commit_info import now_ms
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -77,23 +77,29 @@ def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
         raise rule.error(rule.sentence, ConflictDetails(rule.id, found[-1].version, VACUUM_START, (), _ADVICE))
 
 
-def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
+def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0, now_ms: int | None = None) -> list[Vacuum]:
     """The VACUUMs of a table that may still delete files, see :func:`refdelta.core.log.vacuums.in_progress`.
 
     Args:
         snapshot: the table.
         since_ms: VACUUMs that began until then, and those that cannot delete files which became unreferenced later, may
             be left out. A recent time makes the look at the log short.
+        now_ms: the time, in milliseconds since 1970; None for that of the store.
     """
-    now, known = now_ms(), snapshot.newest_checkpoint
-    oldest_ms = max(since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote], now - LONGEST_MS)
+    if now_ms is None:
+        # By a clock that is hours ahead a VACUUM in progress would have ended. The time of the newest commit costs no
+        # request, and by it at most more of them are in progress.
+        found = vacuums_in_progress(snapshot, since_ms, time_of_newest(snapshot))
+        return found and vacuums_in_progress(snapshot, since_ms, store_time(snapshot.store))
+    known = snapshot.newest_checkpoint
+    oldest_ms = max(since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote], now_ms - LONGEST_MS)
     # Otherwise each of many commits of old files would look at all commits of a day.
     seen_to = known.without_vacuum[0] if known.without_vacuum[1] <= oldest_ms else -1
     read: list[tuple[int, int, dict[str, Any]]] = []
     named, unnamed, uncertain = set[int](), False, False
     for version, time_ms, look in _newest_first(snapshot, seen_to):
         early = version <= seen_to or time_ms < oldest_ms
-        if time_ms < now - 2 * LONGEST_MS or (early and not uncertain):
+        if time_ms < now_ms - 2 * LONGEST_MS or (early and not uncertain):
             break
         info = look()
         read.append((version, time_ms, info if info.get("operation") in _OPERATIONS else {}))
@@ -108,7 +114,7 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0) -> list[Vacuum]:
             break
     if not any(info for _, _, info in read):
         known.without_vacuum = snapshot.version, oldest_ms
-    return in_progress(reversed(read), now)
+    return in_progress(reversed(read), now_ms)
 
 
 def _newest_first(snapshot: Snapshot, seen_to: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:

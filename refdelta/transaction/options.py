@@ -14,7 +14,7 @@ from refdelta.core.commit.budget import RowBudget
 from refdelta.errors import InvalidArgumentError, suggestion
 
 if TYPE_CHECKING:
-    from refdelta.engine.scan.executor import Executor
+    from refdelta.engine.work.executor import Executor
 
 
 class CommitOptions(TypedDict, total=False):
@@ -136,7 +136,7 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
     arguments.seconds("max_commit_seconds", own.max_commit_seconds)
     given = own.app_transactions or ()
     if not isinstance(given, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in given):
-        raise InvalidArgumentError(f"app_transactions must be a list of refdelta.Transaction, not {given!r:.80}")
+        raise InvalidArgumentError(f"app_transactions must be a list of refdelta.AppTransaction, not {given!r:.80}")
     for name in ("row_level", "create_checkpoint", "cleanup_expired_logs"):
         if (value := getattr(own, name)) is not None:
             arguments.flag(name, value)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from refdelta.core.log.assigned import LAST
 from refdelta.core.log.checksum import encode_checksum
 from refdelta.engine.log.checksum_write import put_checksum
 from refdelta.engine.log.listing import hinted_version, newest_checkpoint_at
 from refdelta.engine.log.managed_log import managed_by
+from refdelta.engine.log.store_clock import time_of_newest
 from refdelta.errors import VersionNotFoundError
 from refdelta.transaction import background
-from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
     from refdelta.engine.log.managed_log import ManagedStore
@@ -69,7 +70,7 @@ def after_commit(
 def _is_worth_a_checksum(snapshot: Snapshot) -> bool:
     """Over a network, a commit to a catalog needs no put of its own, and is not to need one for its checksum."""
     remote = snapshot.store.capabilities.remote
-    return not remote or managed_by(snapshot.store) is None or snapshot.version % _PUBLISHES_EVERY == 0
+    return not remote or not snapshot.is_managed or snapshot.version % _PUBLISHES_EVERY == 0
 
 
 class _Maintenance(msgspec.Struct, frozen=True):
@@ -104,11 +105,11 @@ class _Maintenance(msgspec.Struct, frozen=True):
         if written:
             from refdelta.engine.log.checkpoint_write import write_checkpoint
 
-            write_checkpoint(snapshot.store, snapshot, now_ms=_surely_past(snapshot), replace=False)
+            write_checkpoint(snapshot.store, snapshot, replace=False)
         if written if self.cleanup is None else self.cleanup:
             from refdelta.engine.log.cleanup import cleanup_log
 
-            cleanup_log(snapshot.store, snapshot, now_ms=_surely_past(snapshot))
+            cleanup_log(snapshot.store, snapshot, now_ms=time_of_newest(snapshot))
         if self.compacted:
             from refdelta.engine.log.log_compaction import compact_log
 
@@ -147,7 +148,10 @@ def _publish(snapshot: Snapshot, committed: int) -> None:
 
 
 def _write_checksum(snapshot: Snapshot) -> None:
-    store, data = snapshot.store, encode_checksum(snapshot.checksum())
+    checksum, store = snapshot.checksum(), snapshot.store
+    if max(checksum.table_size_bytes, checksum.num_deleted_records or 0) > LAST:
+        return  # no reader could read it
+    data = encode_checksum(checksum)
     if not store.capabilities.remote:
         put_checksum(store, snapshot, data)
         return
@@ -171,14 +175,3 @@ def _publish_in_background(managed: ManagedStore, version: int) -> None:
 def failed(version: int, error: Exception) -> None:
     """Log the failure of a hook; the version is committed all the same."""
     log.warning("version %d is committed, but a hook after the commit failed: %s", version, error)
-
-
-def _surely_past(snapshot: Snapshot) -> int:
-    """The time from which retention counts back, in milliseconds since 1970: the earlier one of this machine's clock
-    and the time of the newest commit in a listing.
-
-    A local clock that is weeks ahead must not remove log files that other writers still need.
-    """
-    listed = snapshot.segment.listed
-    now = now_ms()
-    return now if listed is None or listed.mtime_ms is None else min(now, listed.mtime_ms)

@@ -12,14 +12,14 @@ from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.reads import ReadSet, ReadTable
 from refdelta.core.log.actions import AnyAction, Metadata, Protocol, Txn
 from refdelta.core.log.assigned import CommitClock, RowIds
-from refdelta.core.table.clustering import DOMAIN as CLUSTERING_DOMAIN
-from refdelta.core.table.clustering import FEATURE as CLUSTERING
-from refdelta.core.table.evolution import keeps_columns, moved_changes, notes_version
-from refdelta.core.table.features import features_of
-from refdelta.core.table.in_commit_timestamp import enablement, kept
-from refdelta.core.table.properties import get
-from refdelta.core.table.row_tracking import PRESERVED, is_assigned, is_enabled
-from refdelta.core.table.types import has_identity_columns
+from refdelta.table.clustering import DOMAIN as CLUSTERING_DOMAIN
+from refdelta.table.clustering import FEATURE as CLUSTERING
+from refdelta.table.evolution import keeps_columns, moved_changes, notes_version
+from refdelta.table.features import features_of
+from refdelta.table.in_commit_timestamp import enablement, kept
+from refdelta.table.properties import get
+from refdelta.table.row_tracking import PRESERVED, is_assigned, is_enabled
+from refdelta.table.types import has_identity_columns
 from refdelta.transaction.commit_info import CommitDescription, commit_info, now_ms
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def _read_table(snapshot: Snapshot) -> ReadTable:
     schema, columns = snapshot.schema, tuple(snapshot.partition_columns)
 
     def parse(sql: str) -> RowPredicate:
-        from refdelta.core.pruning.row_predicate import row_predicate
-        from refdelta.engine.expressions.sql import parse_predicate  # only predicates of winners are parsed
+        from refdelta.expressions.sql import parse_predicate  # only predicates of winners are parsed
+        from refdelta.pruning.row_predicate import row_predicate
 
         return row_predicate(parse_predicate(sql, schema, recorded=True), schema, columns)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from refdelta.arrow.arrays import one_array
 from refdelta.core.log.paths import data_key, same_path
 from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.relocation import LocatedRows, RelocationById
-from refdelta.core.table.row_tracking import ROW_ID, hidden_columns
-from refdelta.engine.arrow.arrays import one_array
 from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.engine.scan.reader import POSITION, ReadPlan, ScanFile, read_file
 from refdelta.errors import InvalidLogError
+from refdelta.table.row_tracking import ROW_ID, hidden_columns
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove

@@ -22,10 +22,10 @@ from refdelta.errors import DeltaError, ExpressionError
 
 if TYPE_CHECKING:
     from refdelta.core.conflicts.state import AddedRows
-    from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.errors import ConflictDetails
+    from refdelta.expressions.predicate import Predicate
 
 Item = TypeVar("Item")
 

@@ -26,14 +26,12 @@ from refdelta.core.log.paths import same_path
 from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
-from refdelta.core.table.change_feed import is_fed
-from refdelta.core.table.properties import TableProperties, invalid_properties
 from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.identity import CommitIdentity
 from refdelta.engine.log.managed_log import check_place
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
-from refdelta.engine.scan.executor import checked as checked_executor
+from refdelta.engine.work.executor import checked as checked_executor
 from refdelta.errors import (
     ConcurrentModificationError,
     InvalidArgumentError,
@@ -41,6 +39,8 @@ from refdelta.errors import (
     NotCopyableError,
     TableNotFoundError,
 )
+from refdelta.table.change_feed import is_fed
+from refdelta.table.properties import TableProperties, invalid_properties
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import (
     CommitDescription,
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from refdelta.core.commit.transaction import PreparedCommit
     from refdelta.core.conflicts.isolation import IsolationLevel
     from refdelta.core.conflicts.state import AddedRows
-    from refdelta.core.expressions.predicate import Predicate
     from refdelta.core.log.actions import Txn
     from refdelta.core.rows.relocation import RelocationById
+    from refdelta.expressions.predicate import Predicate
     from refdelta.transaction.rehearsal import RecordedCommit, Rehearsal
     from refdelta_storage import Store
 
@@ -98,7 +98,7 @@ class Transaction:
 
     Attributes:
         invalid: the properties of the table whose values do not fit, see
-            :func:`~refdelta.core.table.properties.invalid_properties`. The snapshot is without them, and the commit
+            :func:`~refdelta.table.properties.invalid_properties`. The snapshot is without them, and the commit
             fails unless a statement replaces them.
 
     Raises:
@@ -244,7 +244,7 @@ class Transaction:
             matches: a finer test than the predicate, for the live rows of a file that another writer added, in batches
                 of the table's schema. Without it, a row matches if the predicate is true.
         """
-        from refdelta.core.pruning.row_predicate import row_predicate
+        from refdelta.pruning.row_predicate import row_predicate
 
         table = self.snapshot
         asked = EVERY_ROW if table is None else row_predicate(predicate, table.schema, table.partition_columns)
@@ -340,7 +340,7 @@ class Transaction:
         Raises:
             InvalidArgumentError: the transaction has ended, or holds a statement already.
         """
-        self._check_open(name)
+        self.check_open(name)
         if self._statement is not None:
             raise InvalidArgumentError(
                 f"cannot {name}: this transaction holds a statement already ({self._statement}), and it can hold only "
@@ -487,16 +487,10 @@ class Transaction:
 
         Raises:
             InvalidArgumentError: the transaction has ended already.
-
-        Example::
-
-            txn = table.begin()
-            txn.append(rows)
-            txn.abort()
         """
         if self._own.inherited:
             return
-        self._check_open("abort")
+        self.check_open("abort")
         self._ended = "aborted"
         self._dropped.detach()
         self._discard()
@@ -517,7 +511,7 @@ class Transaction:
             InvalidArgumentError: the transaction has ended already, or this process is a forked child of the one in
                 which it began.
         """
-        self._check_open("commit")
+        self.check_open("commit")
         self.check_valid()
         if self.invalid and not any(isinstance(action, Metadata) for action in self._actions):
             self._actions.append(self.existing.metadata)  # without the properties that were not valid
@@ -719,7 +713,12 @@ class Transaction:
         if written:
             abort_files(self.store, written)
 
-    def _check_open(self, verb: str) -> None:
+    def check_open(self, verb: str) -> None:
+        """Raise ``InvalidArgumentError`` if the transaction has ended, or is the copy of a forked child.
+
+        Args:
+            verb: the call that needs an open transaction, for the message.
+        """
         if self._own.inherited:
             raise InvalidArgumentError(
                 f"cannot {verb}: this transaction began in process {self._own.process}, of which this one is a fork; "

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions import partition_values
+from refdelta.arrow.text_maps import TextMaps
 from refdelta.core.log.actions import Add
-from refdelta.core.pruning.stats import load_stats, lookup
-from refdelta.core.table.clustering import DOMAIN as CLUSTERING
-from refdelta.core.table.types import VARIANT, StructField, StructType, is_nested, leaves, parse_schema, physical_name
-from refdelta.engine.arrow.text_maps import TextMaps
 from refdelta.engine.log.state import adds_table, to_adds
 from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.pruning.stats import load_stats, lookup
+from refdelta.table import partition_values
+from refdelta.table.clustering import DOMAIN as CLUSTERING
+from refdelta.table.types import VARIANT, StructField, StructType, is_nested, leaves, parse_schema, physical_name
 from refdelta.verifier.metadata import clustering_paths
 from refdelta.verifier.state import physical_rows
 from refdelta.verifier.variants import check_form

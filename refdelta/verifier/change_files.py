@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from refdelta.arrow.partition import parse_partition_column
 from refdelta.core.log.actions import Add, Cdc, Remove
 from refdelta.core.log.paths import data_key, same_path
 from refdelta.core.log.replay import file_key
-from refdelta.core.table.change_feed import AFTER_UPDATE, BEFORE_UPDATE, CHANGE_TYPE, DELETE, INSERT
-from refdelta.core.table.types import StructType, parse_schema, physical_name
-from refdelta.engine.expressions.partition import parse_partition_column
 from refdelta.engine.parquet.files import data_errors, open_parquet
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError
+from refdelta.table.change_feed import AFTER_UPDATE, BEFORE_UPDATE, CHANGE_TYPE, DELETE, INSERT
+from refdelta.table.types import StructType, parse_schema, physical_name
 from refdelta.verifier.report import Report
 from refdelta.verifier.variants import bare
 

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from refdelta.core.expressions import partition_values
 from refdelta.core.log.actions import (
     Cdc,
     CheckpointMetadata,
@@ -18,8 +17,12 @@ from refdelta.core.log.actions import (
     Sidecar,
 )
 from refdelta.core.log.paths import SIDECARS, same_path, sidecar_key
-from refdelta.core.pruning.stats import load_stats, lookup, statistic
-from refdelta.core.table.types import (
+from refdelta.engine.log.state import unique_ids
+from refdelta.engine.parquet.files import log_errors, open_parquet
+from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.pruning.stats import load_stats, lookup, statistic
+from refdelta.table import partition_values
+from refdelta.table.types import (
     BOOLEAN,
     DATE,
     INTEGRAL,
@@ -34,9 +37,6 @@ from refdelta.core.table.types import (
     parse_schema,
     physical_name,
 )
-from refdelta.engine.log.state import unique_ids
-from refdelta.engine.parquet.files import log_errors, open_parquet
-from refdelta.errors import DeltaError, InvalidLogError
 from refdelta.verifier.log_files import PARSED, CheckpointRows
 from refdelta.verifier.state import State, StateComparison
 from refdelta_storage.errors import ObjectNotFoundError

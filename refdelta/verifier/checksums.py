@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from refdelta.core.log.checksum import DELETED_BINS, VersionChecksum, decode_checksum
+from refdelta.core.log.json_text import read_json
 from refdelta.core.log.paths import checksum_key
-from refdelta.core.table.in_commit_timestamp import kept
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.table.in_commit_timestamp import kept
 from refdelta.verifier.state import metadata_differences, protocol_facts
 
 if TYPE_CHECKING:
@@ -121,7 +121,10 @@ class ChecksumCheck:
         self._equal("deletedRecordCounts", said, np.bincount(places, minlength=len(DELETED_BINS)).tolist())
 
     def _all_files(self, data: bytes) -> None:
-        listed = json.loads(data).get("allFiles")
+        try:
+            listed = read_json(data).get("allFiles")
+        except ValueError:
+            listed = None
         if isinstance(listed, list):
             said = sorted(str(add.get("path")) for add in listed if isinstance(add, dict))
             found = sorted(path for batch in self.state.files.batches() for path in batch["path"].to_pylist())

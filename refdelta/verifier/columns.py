@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from refdelta.core.table.types import (
+from refdelta.errors import DeltaError
+from refdelta.table.types import (
     BYTE,
     DATE,
     DOUBLE,
@@ -31,7 +32,6 @@ from refdelta.core.table.types import (
     parse_schema,
     physical_name,
 )
-from refdelta.errors import DeltaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

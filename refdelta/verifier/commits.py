@@ -22,11 +22,11 @@ from refdelta.core.log.actions import (
 from refdelta.core.log.paths import data_key, same_path
 from refdelta.core.log.replay import file_key
 from refdelta.core.log.statistics import parse_stats
-from refdelta.core.pruning.stats import load_stats
 from refdelta.core.rows.deletion_vector import locate, z85_decode
-from refdelta.core.table.in_commit_timestamp import kept
 from refdelta.engine.log.state import key_of
 from refdelta.errors import DeltaError, InvalidLogError, UnsafePathError
+from refdelta.pruning.stats import load_stats
+from refdelta.table.in_commit_timestamp import kept
 from refdelta.verifier.state import physical_rows, rows_of
 
 if TYPE_CHECKING:

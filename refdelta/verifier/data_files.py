@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from refdelta.arrow.arrays import take_rows
+from refdelta.arrow.char_padding import padded_column
+from refdelta.arrow.partition import parse_partition_column
 from refdelta.core.log.paths import ELSEWHERE, data_key
-from refdelta.core.pruning.stats import load_stats
 from refdelta.core.rows.deletion_vector import (
     FILE_VERSION,
     PORTABLE_MAGIC,
@@ -23,18 +25,16 @@ from refdelta.core.rows.deletion_vector import (
     parse_bitmap,
     unframe,
 )
-from refdelta.core.table.row_tracking import MATERIALIZED
-from refdelta.core.table.types import VARIANT, field_id, parse_schema, physical_name
-from refdelta.engine.arrow.arrays import take_rows
-from refdelta.engine.arrow.char_padding import padded_column
-from refdelta.engine.expressions.partition import parse_partition_column
 from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.parquet.dv import kept_rows
 from refdelta.engine.parquet.files import data_errors, open_parquet, store_errors
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, StoreError, UnsupportedTypeError
+from refdelta.pruning.stats import load_stats
+from refdelta.table.row_tracking import MATERIALIZED
+from refdelta.table.types import VARIANT, field_id, parse_schema, physical_name
 from refdelta.verifier.change_files import ChangesCheck, chosen
 from refdelta.verifier.moved_rows import MovedRowsCheck
 from refdelta.verifier.report import Report
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from refdelta.core.log.actions import Add, DeletionVectorDescriptor
-    from refdelta.core.table.types import StructField
+    from refdelta.table.types import StructField
     from refdelta.verifier.change_files import VersionChange
     from refdelta.verifier.moved_rows import Compaction
     from refdelta.verifier.state import State

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import one_array, take
 from refdelta.engine.log.state import FILE_SCHEMA, adds_table, key_of, keys_of, to_adds
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class FileIndex:
                 self.paths.setdefault(key, schema)
         else:
             self.paths = dict.fromkeys(keys, schema)
-        sizes = np.asarray(files["size"].combine_chunks(), np.int64)
+        sizes = np.asarray(one_array(files["size"]), np.int64)
         self.size += int(sizes.sum())
         self._live += b"\1" * len(keys)
         self._sizes.frombytes(sizes.tobytes())
@@ -230,4 +230,4 @@ class FileIndex:
             return table
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return pc.take(table.combine_chunks(), pa.array(back))
+        return take(table, pa.array(back))

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import check_values
+from refdelta.arrow.text_maps import TextMaps
 from refdelta.core.log.actions import Add, Metadata, Remove
 from refdelta.core.log.codec import ACTIONS, decode_action, decode_commit
 from refdelta.core.log.paths import LOG, LogName, commit_key, parse_log_name
-from refdelta.engine.arrow.arrays import check_values
-from refdelta.engine.arrow.text_maps import TextMaps
 from refdelta.engine.log.state import DELETION_VECTOR_TYPE, FILE_SCHEMA, TOMBSTONE_SCHEMA, adds_table, removes_table
 from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
 from refdelta.errors import DeltaError, InvalidLogError, TableNotFoundError

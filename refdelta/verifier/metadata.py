@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol
-from refdelta.core.table.clustering import DOMAIN as CLUSTERING
-from refdelta.core.table.features import REGISTRY, ActivationFacts, activated, features_of, validate_protocol
-from refdelta.core.table.properties import CONSTRAINT_PREFIX
-from refdelta.core.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.core.log.json_text import read_json
 from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
+from refdelta.expressions.sql import parse_predicate
+from refdelta.table.clustering import DOMAIN as CLUSTERING
+from refdelta.table.features import REGISTRY, ActivationFacts, activated, features_of, validate_protocol
+from refdelta.table.properties import CONSTRAINT_PREFIX
+from refdelta.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
 from refdelta.verifier.columns import MappingCheck, check_changes, fields, parts
 
 if TYPE_CHECKING:
@@ -205,10 +205,10 @@ def check_clustering_domain(state: State, domain: DomainMetadata, where: str, li
 def clustering_paths(domain: DomainMetadata) -> list[tuple[str, ...]]:
     """The physical paths that the clustering domain lists; one empty path if the domain is malformed."""
     try:
-        content = json.loads(domain.configuration)
+        content = read_json(domain.configuration)
         listed = content["clusteringColumns"]
         return [(path,) if isinstance(path, str) else tuple(map(str, path)) for path in listed]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return [()]
 
 

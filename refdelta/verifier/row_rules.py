@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.core.expressions.expression import Call, Cast, Convert, Literal, children, walk
-from refdelta.core.table.properties import CONSTRAINT_PREFIX
-from refdelta.core.table.types import TIMESTAMP, StructField, StructType
-from refdelta.engine.expressions.evaluate import row_mask
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.core.log.json_text import read_json
 from refdelta.errors import DeltaError, ExpressionError
+from refdelta.expressions.evaluate import row_mask
+from refdelta.expressions.expression import Call, Cast, Convert, Literal, children, walk
+from refdelta.expressions.sql import parse_predicate
+from refdelta.table.properties import CONSTRAINT_PREFIX
+from refdelta.table.types import TIMESTAMP, StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.core.expressions.predicate import Predicate
+    from refdelta.expressions.predicate import Predicate
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
 
@@ -86,7 +86,7 @@ def _zoned(predicate: Predicate) -> bool:
 
 def _invariant(text: Any) -> str | None:
     try:
-        found = json.loads(text)["expression"]["expression"]
+        found = read_json(text)["expression"]["expression"]
     except (ValueError, TypeError, KeyError):
         return None
     return found if isinstance(found, str) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,13 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from refdelta.core.log.actions import Add, DomainMetadata
+from refdelta.core.log.json_text import read_json
 from refdelta.core.log.paths import same_path
-from refdelta.core.table.types import LONG, physical_name
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.log.statistics import read_statistics
 from refdelta.engine.parquet.dv import kept_rows, to_bitmap
 from refdelta.engine.parquet.files import data_errors, open_parquet
+from refdelta.table.types import LONG, physical_name
 from refdelta.verifier.columns import fields
 from refdelta.verifier.commits import CommitFindings
 from refdelta.verifier.state import physical_rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from refdelta.core.table.types import StructType
+    from refdelta.table.types import StructType
     from refdelta.verifier.commits import StateBefore
     from refdelta.verifier.log_files import ActionLine, LoggedCommit
     from refdelta.verifier.report import Report
@@ -59,7 +59,7 @@ def enabled(state: State) -> bool:
 def high_water_mark(domain: DomainMetadata | None) -> int | None:
     """The highest row id assigned so far, by the domain."""
     try:
-        mark = json.loads(domain.configuration)["rowIdHighWaterMark"] if domain is not None else None
+        mark = read_json(domain.configuration)["rowIdHighWaterMark"] if domain is not None else None
     except (ValueError, TypeError, KeyError):
         return None
     return mark if isinstance(mark, int) and not isinstance(mark, bool) else None

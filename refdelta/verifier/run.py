@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, runtime_checkable
 from typing import Protocol as Interface
 
 from refdelta.core.log.actions import Add, DomainMetadata, Metadata, Protocol, Remove
+from refdelta.core.log.json_text import read_json
 from refdelta.core.log.paths import commit_key, last_checkpoint_key
 from refdelta.core.log.segment import parse_last_checkpoint
-from refdelta.core.table.types import parse_schema
 from refdelta.engine.log.location import open_location, with_others
 from refdelta.engine.log.managed_log import BEHIND, MISSING, OTHER, managed_by
 from refdelta.engine.log.state import adds_table, removes_table
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.table.types import parse_schema
 from refdelta.verifier.adds import AddCheck
 from refdelta.verifier.change_files import version_change
 from refdelta.verifier.checkpoints import CheckpointCheck
@@ -376,6 +376,6 @@ class LogWalk:
 
 def _checksum_of(data: bytes) -> bool:
     try:
-        return "checksum" in json.loads(data)
+        return "checksum" in read_json(data)
     except ValueError:
         return False

@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import pieces, take
+from refdelta.arrow.text_maps import TextMaps, differing
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import Replay
-from refdelta.core.pruning.stats import load_stats
-from refdelta.core.table.features import features_of
-from refdelta.core.table.properties import get
-from refdelta.engine.arrow.text_maps import TextMaps, differing
 from refdelta.engine.log.state import key_of, keys_of, to_adds
 from refdelta.errors import InvalidLogError
+from refdelta.pruning.stats import load_stats
+from refdelta.table.features import features_of
+from refdelta.table.properties import get
 from refdelta.verifier.file_index import FileIndex
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class StateComparison:
         keys: list[str] = keys_of(files).to_pylist()
         last = dict(zip(keys, range(len(keys)), strict=True))
         if len(last) < len(keys):
-            keys, files = list(last), files.take(pa.array(last.values(), pa.int64()))
+            keys, files = list(last), take(files, pa.array(last.values(), pa.int64()))
         for key in self._tombstones.keys() & keys if self._tombstones else ():
             del self._tombstones[key]
         found = list(map(self.right.files.rows.get, keys))
@@ -177,7 +178,7 @@ class StateComparison:
         for start in range(0, len(suspects), _AT_ONCE):
             some = suspects[start : start + _AT_ONCE]
             numbers = pa.array(some)
-            pairs = zip(some, to_adds(files.take(numbers)), to_adds(others.take(numbers)), strict=True)
+            pairs = zip(some, to_adds(take(files, numbers)), to_adds(take(others, numbers)), strict=True)
             for at, add, other in pairs:
                 names = add_differences(add, other)
                 if names:
@@ -257,7 +258,8 @@ def _perhaps_different(own: pa.Table, right: pa.Table) -> NDArray[np.bool_]:
         found |= differing(own[name], right[name])
     found |= differing(own["stats"], right["stats"]) & np.asarray(own["stats"].is_valid())
     for name in ("partitionValues", "tags"):
-        found |= TextMaps.of(own[name]).differing(TextMaps.of(right[name]))
+        both = pieces(pa.table([own[name], right[name]], ["own", "right"]))
+        found |= np.concatenate([TextMaps.of(part["own"]).differing(TextMaps.of(part["right"])) for part in both])
     vectors = own["deletionVector"], right["deletionVector"]
     if any(column.null_count < len(column) for column in vectors):
         for name in ("sizeInBytes", "cardinality"):

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.log.claims import CUT_LENGTH
-from refdelta.core.pruning.stats import lookup, statistic
-from refdelta.core.table.char_varchar import char_length
-from refdelta.core.table.types import (
+from refdelta.pruning.stats import lookup, statistic
+from refdelta.table.char_varchar import char_length
+from refdelta.table.types import (
     BINARY,
     BOOLEAN,
     DATE,

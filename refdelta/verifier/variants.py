@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.core.pruning.stats import lookup
+from refdelta.arrow.variant import STORED
 from refdelta.core.rows.deletion_vector import TO_B85
-from refdelta.core.table.types import VARIANT, StructField, StructType, leaves
-from refdelta.core.table.variant import decode, parted
-from refdelta.engine.arrow.variant import STORED
+from refdelta.pruning.stats import lookup
+from refdelta.table.types import VARIANT, StructField, StructType, leaves
+from refdelta.table.variant import decode, parted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,7 +21,7 @@ def objects(path: Path) -> set[str]:
 
 def needs(table: DeltaTable, version: int) -> Iterator[str]:
     """The data files of a version, and the files of their deletion vectors."""
-    for row in DeltaTable(table.table_uri, version=version)._snapshot.files.to_pylist():
+    for row in DeltaTable(table.table_uri, version=version)._handle.snapshot.files.to_pylist():
         yield unquote(row["path"])
         if row["deletionVector"] and row["deletionVector"]["storageType"] == "u":
             yield relative_key(row["deletionVector"]["pathOrInlineDv"])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.types import INTEGER, StructField
+from refdelta.table.types import INTEGER, StructField
 
 
 def info_of(table):
@@ -128,7 +128,7 @@ def test_versions_bring_the_features_that_they_imply(table):
 def test_a_change_of_properties_fails_what_began_before_it(table):
     append, again = table.begin(), table.begin()
     append.append(pa.table({"id": [3]}))
-    again.set_properties({"b": "2"})
+    again.set_table_properties({"b": "2"})
     table.alter.set_table_properties({"a": "1"})
     for txn in (append, again):
         with pytest.raises(errors.MetadataChangedException):

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.types import field_id, parse_schema, physical_name
 from refdelta.schema import Schema
+from refdelta.table.types import field_id, parse_schema, physical_name
 
 NESTED = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.struct([("z", pa.int16())])))])
 ROWS = pa.table(
@@ -36,7 +36,7 @@ def make(path, data=ROWS, partition_by=("part",), mode="name", **configuration):
 
 
 def struct_of(path):
-    return parse_schema(DeltaTable(path)._snapshot.metadata.schema_string)
+    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def rows(path, by="id"):
@@ -118,7 +118,7 @@ def test_what_cannot_be_renamed_or_dropped(path, tmp_path):
     clustered = tmp_path / "clustered"
     write_deltalake(clustered, ROWS, cluster_by=["s.x"], configuration={"delta.columnMapping.mode": "name"})
     DeltaTable(clustered).alter.rename_column("s", "t")
-    assert DeltaTable(clustered)._snapshot.clustering_columns == (("t", "x"),)
+    assert DeltaTable(clustered)._handle.snapshot.clustering_columns == (("t", "x"),)
     for column in ("t", "t.x"):
         with pytest.raises(errors.InvalidArgumentError, match="clustered by it"):
             DeltaTable(clustered).alter.drop_columns(column)

@@ -99,7 +99,7 @@ def test_attempts_is_a_number(table, attempts):
 
 
 def test_a_transaction_is_not_repeated(table):
-    with pytest.raises(errors.InvalidArgumentError, match=r"transact\(\) repeats a transaction"):
+    with pytest.raises(TypeError, match=r"transact\(\) repeats a transaction"):
         table.begin(attempts=3)
 
 

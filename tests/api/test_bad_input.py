@@ -14,7 +14,7 @@ import pytest
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.core.log.actions import DomainMetadata, Txn
 from refdelta.core.log.codec import encode_commit
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor
 
 SMALL = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
 

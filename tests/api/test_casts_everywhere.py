@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.expressions.test_exact_cast import TYPES, values_of
+from expressions.test_exact_cast import TYPES, values_of
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.expressions.exact_cast import fitted_value
-from refdelta.core.table.evolution import can_widen, may_fit
-from refdelta.core.table.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, DecimalType
-from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.expressions.partition import from_internal
+from refdelta.arrow.partition import from_internal
+from refdelta.arrow.schema import arrow_type
+from refdelta.expressions.exact_cast import fitted_value
+from refdelta.table.evolution import can_widen, may_fit
+from refdelta.table.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, DecimalType
 from tiers import examples
 
 SHAPES = {

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.scan import change_feed
+from refdelta.engine.scan import change_scan
 from tiers import examples
 from written_tables import actions
 
@@ -382,5 +382,5 @@ def test_many_changes_are_listed_in_portions(tmp_path, monkeypatch):
     whole = table.load_cdf().read_all()
     assert whole.num_rows > 50
     for most in (1, 2, 3):
-        monkeypatch.setattr(change_feed, "_AT_ONCE", most)
+        monkeypatch.setattr(change_scan, "_AT_ONCE", most)
         assert table.load_cdf().read_all().equals(whole)

@@ -14,9 +14,9 @@ import pytest
 import claimed_tables as claimed
 import handmade
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.arrow.schema import from_arrow
 from refdelta.core.log.claims import EXACT_BOUNDS
-from refdelta.core.table.types import schema_json
-from refdelta.engine.arrow.schema import from_arrow
+from refdelta.table.types import schema_json
 
 pytestmark = pytest.mark.breaks_tables
 

@@ -135,7 +135,7 @@ def test_timestamps_that_are_turned_on_later_say_since_when(tmp_path, clock, jum
     table = DeltaTable(tmp_path)
     written = (tmp_path / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns // 10**6
     turn_on = table.begin()
-    turn_on.set_properties(ICT)
+    turn_on.set_table_properties(ICT)
     for _ in range(2):
         write_deltalake(tmp_path, ROW, mode="append")
     clock.now = written + jump
@@ -245,5 +245,5 @@ def test_a_clock_that_is_years_ahead_takes_no_log_from_others(tmp_path, monkeypa
     assert [DeltaTable(tmp_path, version=version).version() for version in range(7)] == [*range(7)]
     again = DeltaTable(tmp_path)
     assert again.transaction_version("loader") == 4
-    tombstones = again._snapshot.tombstones()
+    tombstones = again._handle.snapshot.tombstones()
     assert tombstones.num_rows == 5

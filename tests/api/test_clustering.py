@@ -350,7 +350,7 @@ def tags(table):
 
 
 def adds(table):
-    return table._snapshot.files.to_pylist()
+    return table._handle.snapshot.files.to_pylist()
 
 
 def test_files_are_clustered_once(tmp_path):

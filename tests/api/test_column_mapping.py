@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.column_mapping import greatest_id
-from refdelta.core.table.types import every_field, field_id, parse_schema, physical_name
+from refdelta.table.column_mapping import greatest_id
+from refdelta.table.types import every_field, field_id, parse_schema, physical_name
 
 NESTED = pa.struct([("x", pa.int64()), ("tags", pa.list_(pa.string()))])
 ROWS = pa.table(
@@ -39,7 +39,7 @@ def rows(path) -> list[dict[str, Any]]:
 
 
 def schema_of(path):
-    return parse_schema(DeltaTable(path)._snapshot.metadata.schema_string)
+    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def live_adds(path) -> list[dict[str, Any]]:
@@ -223,3 +223,65 @@ def test_a_version_of_before_a_mapping_that_was_given_up_is_restored(tmp_path):
     write_deltalake(path, pa.table({"k": [7], "b": ["z"], "d": [1]}), mode="append")
     assert greatest_id(schema_of(path)) == 4
     assert DeltaTable(path).to_pyarrow_table().sort_by("k")["d"].to_pylist() == [None, None, 1]
+
+
+# --- columns that cannot be told apart ---------------------------------------------------------------------------
+
+
+def _with_marks(path, version, change):
+    """Write a commit that changes the schema of the table by hand, as a foreign writer would."""
+    metadata = json.loads(
+        next(
+            line
+            for line in (path / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+            if line.startswith('{"metaData"')
+        )
+    )
+    schema = json.loads(metadata["metaData"]["schemaString"])
+    change(schema["fields"])
+    metadata["metaData"]["schemaString"] = json.dumps(schema)
+    (path / "_delta_log" / f"{version:020d}.json").write_text(json.dumps(metadata))
+
+
+def _same_physical(fields):
+    fields[1]["metadata"]["delta.columnMapping.physicalName"] = fields[0]["metadata"][
+        "delta.columnMapping.physicalName"
+    ]
+
+
+def _same_id(fields):
+    fields[1]["metadata"]["delta.columnMapping.id"] = fields[0]["metadata"]["delta.columnMapping.id"]
+
+
+def _same_name(fields):
+    fields[1]["name"] = fields[0]["name"].upper()
+
+
+@pytest.mark.parametrize("change", [_same_physical, _same_id, _same_name])
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.breaks_tables
+def test_a_schema_with_two_columns_of_one_place_is_neither_read_nor_written(tmp_path, mode, change):
+    """One value would be read for two columns, so that ``b=6`` came back as ``b=5``."""
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"a": [5], "b": [6]}), configuration={"delta.columnMapping.mode": mode})
+    _with_marks(path, 1, change)
+    rows = pa.table({"a": [7], "b": [8]})
+    for attempt in (
+        lambda: DeltaTable(path).to_pyarrow_table(),
+        lambda: DeltaTable(path).to_pyarrow_table(filters="b = 5"),
+        lambda: write_deltalake(path, rows, mode="append"),
+        lambda: DeltaTable(path).delete("b = 5"),
+        lambda: DeltaTable(path).alter.add_columns([pa.field("c", pa.int64())]),
+        lambda: DeltaTable(path).alter.rename_column("b", "c"),
+        lambda: DeltaTable(path).shallow_clone(tmp_path / "clone"),
+        lambda: DeltaTable(path).optimize.z_order(["a"]),
+    ):
+        with pytest.raises(errors.InvalidLogError, match=r"columns 'a' and '[bA]' have the same"):
+            attempt()
+    assert len(list((path / "_delta_log").glob("*.json"))) == 2
+    # The version before is sound, and the table can go back to it; a sound table does not go to the bad version.
+    DeltaTable(path, version=0).to_pyarrow_table()
+    _with_marks(path, 2, lambda _: None)
+    with pytest.raises(errors.InvalidLogError, match=r"columns 'a' and '[bA]' have the same"):
+        DeltaTable(path).restore(1)
+    assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"a": 5, "b": 6}]

@@ -62,7 +62,7 @@ def test_the_rows_and_their_statistics_are_the_same(path, by):
     file = compacted(path, by=by)
     assert sorted_rows(path).equals(before)
     assert file.schema_arrow.field("color").type == pa.string()
-    (stats,) = (json.loads(text) for text in DeltaTable(path).newest_for_writing().files["stats"].to_pylist())
+    (stats,) = (json.loads(text) for text in DeltaTable(path)._handle.newest_for_writing().files["stats"].to_pylist())
     expected = pc.min_max(before["color"]).as_py()
     assert (stats["minValues"]["color"], stats["maxValues"]["color"]) == (expected["min"], expected["max"])
     assert expected == {"min": "", "max": "red"}

@@ -319,8 +319,8 @@ def test_a_merge_reads_the_rows_that_it_matches_and_leaves_alone(path):
         txn.merge(pa.table({"id": [1, 2, 12]}), "t.id = s.id").when_matched_update(
             {"v": "0"}, predicate="s.id = 2"
         ).execute()
-        assert sorted(list(rows) for _, rows in txn._rows_read.values()) == [[1, 2], [2]]
-        assert [list(edit.rows) for edit in txn._row_deletes.values()] == [[2]]
+        assert sorted(list(rows) for _, rows in txn._transaction._rows_read.values()) == [[1, 2], [2]]
+        assert [list(edit.rows) for edit in txn._transaction._row_deletes.values()] == [[2]]
         txn.commit()
 
 
@@ -431,7 +431,7 @@ def test_a_delete_by_hand_reads_what_it_sees(path):
     with table.begin() as txn:
         found = txn.read(["id"], "id < 5")
         assert found.column("id").to_pylist() == [3, 4]
-        assert [list(rows) for _, rows in txn._rows_read.values()] == [[3, 4]]
+        assert [list(rows) for _, rows in txn._transaction._rows_read.values()] == [[3, 4]]
         txn.delete("id = 4")
         txn.append(pa.table({"id": [100], "v": [0], "p": [0]}))
         txn.commit()

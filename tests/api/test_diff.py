@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.arrow.row_hashes import row_hashes
+from refdelta.arrow.row_hashes import row_hashes
 from refdelta.operations.inspection import diff as module
 from tiers import examples
 

@@ -19,7 +19,7 @@ from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan import reader
 from refdelta.errors import ConstraintViolationError
-from refdelta.operations.merge import pieces as merge_pieces
+from refdelta.operations.merge import matches
 from tiers import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
@@ -347,7 +347,7 @@ def test_merge(made, source, request, row_by_row):
         return
     with pytest.MonkeyPatch.context() as patch:
         if row_by_row:  # so that the target comes in many pieces
-            patch.setattr(merge_pieces, "_LARGEST_PIECE", 1)
+            patch.setattr(matches, "_LARGEST_PIECE", 1)
             patch.setattr(reader, "BATCH_ROWS", 1)
         result = run(table, source, on, clauses)
     assert held(table) == bag(wanted)

@@ -34,24 +34,31 @@ from refdelta import (
     verify,
     write_deltalake,
 )
-from refdelta.api.alter import Alterations, TableAlterer
-from refdelta.api.handle import Handle
+from refdelta.api.alter import TableAlterer
 from refdelta.api.merge_builder import TableMerger
 from refdelta.api.optimizer import TableOptimizer
 from refdelta.api.reading import Reading
 from refdelta.api.statements import Statements
+from refdelta.api.table_scan import TableScan
 from refdelta.api.transaction import WriteTransaction
 from refdelta.catalog import Catalog, SqlCatalog, UnityCatalog, open_catalog
 from refdelta.transaction import background, events
-from refdelta.transaction.transaction import Transaction
 
 FUNCTIONS = (
     *(write_deltalake, convert_to_deltalake, verify, variants, explain_conflict, observe_commits, instrument),
     open_catalog,
 )
 CATALOGS = (SqlCatalog, UnityCatalog)
-WITH_METHODS = (Alterations, TableAlterer, TableOptimizer, TableMerger, WriteTransaction, DeltaTable, *CATALOGS)
-METHODS_ALONE = (Handle, Reading, Statements, Catalog)
+WITH_METHODS = (
+    TableAlterer,
+    TableOptimizer,
+    TableMerger,
+    TableScan,
+    WriteTransaction,
+    DeltaTable,
+    *CATALOGS,
+)
+METHODS_ALONE = (Reading, Statements, Catalog)
 """The bases of ``DeltaTable`` and of catalogs, whose example is their own."""
 VALUES = (AddAction, CommitOptions, CommitProperties, CommitResult, Identity, RemoveAction)
 """Classes of which the class alone has an example: they have attributes, and no methods but those of a mapping."""
@@ -61,28 +68,19 @@ WITHOUT = {
     "Catalog.rename_table": "each catalog has its own",
     "Catalog.tables": "each catalog has its own",
     "SqlCatalog.name": "a property of one word",
-    "SqlCatalog.engine": "SQLAlchemy's, for the tables of the catalog",
-    "SqlCatalog.reading": "called for the tables of the catalog",
-    "SqlCatalog.writing": "called for the tables of the catalog",
+    "SqlCatalog.transaction": "called for the tables of the catalog",
     "UnityCatalog.name": "a property of one word",
     "UnityCatalog.load": "called for the tables of the catalog",
     "UnityCatalog.credentials": "called for the tables of the catalog",
-    "Handle.table_uri": "a property of one word",
-    "Handle.store": "a property of one word",
-    "Handle.pinned": "a property of one word",
-    "Handle.version": "one number; most other examples call it",
-    "Handle.newest_for_writing": "called by the statements",
-    "Handle.adopt": "called after a commit",
-    "Handle.recent": "called by appends",
-    "Handle.check_readable_again": "called by the statements",
-    "Handle.begin_at": "called by write_deltalake and by Spark's writes, with a snapshot that they have loaded",
-    "Handle.over_newest": "called by write_deltalake",
-    "Handle.run": "called by the statements, with a transaction's method",
-    "Handle.repeated": "called by the statements, with their attempt",
-    "WriteTransaction.write": "called by write_deltalake, with its request",
-    "WriteTransaction.run_merge": "called by merge, with its request",
-    "WriteTransaction.optimize": "called by compact, z_order, cluster and reorg_purge, with their request",
-    "TableMerger.add": "called by the command line, with clauses that it has parsed",
+    "TableScan.files": "a property of one word",
+    "TableScan.schema": "a property of one word",
+    "WriteTransaction.set_properties": "deprecated",
+    "WriteTransaction.unset_properties": "deprecated",
+    "WriteTransaction.version": "a property of one word",
+    "Reading.table_uri": "a property of one word",
+    "Reading.store": "a property of one word",
+    "Reading.pinned": "a property of one word",
+    "Reading.version": "one number; most other examples call it",
 }
 
 
@@ -95,7 +93,7 @@ def _documented():
             method = getattr(member, "__func__", member)
             if not name.startswith("_") and (inspect.isfunction(method) or isinstance(method, property)):
                 found[f"{owner.__name__}.{name}"] = method.__doc__
-    return found | {"Transaction.abort": Transaction.abort.__doc__}
+    return found
 
 
 def _examples(doc):

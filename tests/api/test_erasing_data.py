@@ -310,7 +310,7 @@ def test_the_property_counts_from_the_commit_that_sets_it_to_the_one_that_unsets
     table = DeltaTable(tmp_path)
     with table.begin() as txn:
         txn.read(predicate=f"name = '{VALUE}'")
-        txn.set_properties(UNSEEN)
+        txn.set_table_properties(UNSEEN)
         txn.commit()
     table.delete("id = 1")
     table.alter.unset_table_properties(["refdelta.recordPredicates"])

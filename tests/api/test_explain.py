@@ -30,7 +30,7 @@ STATEMENTS = {
     "compact": lambda t: t.compact(),
     "overwrite": lambda t: t.overwrite(rows([1])),
     "replace where": lambda t: t.overwrite(rows([6]), predicate="id = 6"),
-    "property": lambda t: t.set_properties({"a.b": "1"}),
+    "property": lambda t: t.set_table_properties({"a.b": "1"}),
     "column": lambda t: t.add_columns(pa.schema({f"c{time.monotonic_ns()}": pa.int64()})),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.features import REGISTRY, features_of
+from refdelta.table.features import REGISTRY, features_of
 
 ROWS = pa.table({"id": list(range(10)), "name": [str(i) for i in range(10)]})
 VECTORS = {"delta.enableDeletionVectors": "true"}

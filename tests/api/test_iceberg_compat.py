@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.column_mapping import nested_ids
-from refdelta.core.table.types import field_id, parse_schema, physical_name
+from refdelta.table.column_mapping import nested_ids
+from refdelta.table.types import field_id, parse_schema, physical_name
 
 MAPS = pa.map_(pa.string(), pa.list_(pa.struct([("q", pa.list_(pa.int32()))])))
 ROWS = pa.table(
@@ -33,7 +33,7 @@ def path(tmp_path):
 
 
 def struct_of(path):
-    return parse_schema(DeltaTable(path)._snapshot.metadata.schema_string)
+    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def live(path):
@@ -168,7 +168,7 @@ def test_version_1_asks_how_many_rows_each_file_has(path):
     # Nobody may add such a file meanwhile.
     DeltaTable(path).restore(0)
     txn = DeltaTable(path).begin()
-    txn.set_properties(V1)
+    txn.set_table_properties(V1)
     write_deltalake(path, PLAIN, mode="append")
     with pytest.raises(errors.ConcurrentAppendException):
         txn.commit()

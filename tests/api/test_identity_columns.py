@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import refdelta
 from handmade import Handmade, field, struct
 from refdelta import DeltaTable, Identity, errors, write_deltalake
-from refdelta.core.table.types import LONG, StructField, physical_name
-from refdelta.operations.write.identity import Numbering
+from refdelta.operations.shared.identity import Numbering
+from refdelta.operations.shared.row_rules import RowRules
 from refdelta.operations.write.prepared_files import AddAction
-from refdelta.operations.write.row_rules import RowRules
+from refdelta.table.types import LONG, StructField, physical_name
 from refdelta_storage import LocalStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("down", pa.int64()), ("a", pa.int64())])

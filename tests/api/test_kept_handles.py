@@ -43,9 +43,9 @@ def keys(place):
 def kept(place):
     """A handle whose own commit is the newest version."""
     table = DeltaTable(place)
-    assert table.recent() is not None
+    assert table._handle.recent() is not None
     write_deltalake(table, ROWS, mode="append")
-    assert table.recent() is not None
+    assert table._handle.recent() is not None
     return table
 
 
@@ -56,10 +56,10 @@ def test_other_appends_are_stepped_over(place, kept):
     assert (result.version, result.rebased_over) == (5, (2, 3, 4))
     assert kept.count() == DeltaTable(place).count() == 12
     # Somebody else writes, too: the next one looks.
-    assert kept.recent() is None
+    assert kept._handle.recent() is None
     write_deltalake(place, ROWS, mode="append")
     assert write_deltalake(kept, ROWS, mode="append").rebased_over == ()
-    assert kept.recent() is not None
+    assert kept._handle.recent() is not None
 
 
 def test_columns_that_others_have_added_are_known(place, kept):
@@ -118,27 +118,27 @@ def test_statements_that_rest_on_rows_look_first(place, kept):
 
 def test_after_a_while_it_looks(kept, monkeypatch):
     monkeypatch.setattr("refdelta.api.handle._MOMENT", 0.0)
-    assert kept.recent() is None
+    assert kept._handle.recent() is None
 
 
 def test_a_handle_goes_on_from_its_own_checkpoint_without_a_look(place, kept):
     kept.alter.set_table_properties({"delta.checkpointInterval": "10"})
     while kept.version() < 12:
         write_deltalake(kept, ROWS, mode="append")
-        assert kept.recent() is not None
+        assert kept._handle.recent() is not None
     assert f"_delta_log/{10:020}.checkpoint.parquet" in keys(place)
-    assert len(kept._snapshot.segment.commits) == 2
+    assert len(kept._handle.snapshot.segment.commits) == 2
 
 
 def test_a_checkpoint_that_is_due_is_looked_for(place, kept):
     kept.alter.set_table_properties({"delta.checkpointInterval": "10"})
     while kept.version() < 10:
         write_deltalake(kept, ROWS, mode="append", commit_properties=CommitProperties(create_checkpoint=False))
-        assert (kept.recent() is None) == (kept.version() == 10)
+        assert (kept._handle.recent() is None) == (kept.version() == 10)
     DeltaTable(place).create_checkpoint()
     for _ in range(2):
         write_deltalake(kept, ROWS, mode="append")
-    assert len(kept._snapshot.segment.commits) == 2
+    assert len(kept._handle.snapshot.segment.commits) == 2
 
 
 def test_checksums_come_behind_the_commits(place, kept):
@@ -150,4 +150,4 @@ def test_on_this_machine_it_looks(tmp_path):
     write_deltalake(tmp_path, ROWS)
     table = DeltaTable(tmp_path)
     write_deltalake(table, ROWS, mode="append")
-    assert table.recent() is None
+    assert table._handle.recent() is None

@@ -19,12 +19,12 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.api.polars_conditions import condition_of
-from refdelta.core.table.types import DATE, LONG, STRING, TIMESTAMP, StructField, StructType
-from refdelta.engine.arrow import variant
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.arrow import variant
 from refdelta.engine.parquet.files import open_parquet
 from refdelta.engine.parquet.metadata import FooterForm
 from refdelta.engine.scan.foreign import same_content
+from refdelta.expressions.sql import parse_predicate
+from refdelta.table.types import DATE, LONG, STRING, TIMESTAMP, StructField, StructType
 from refdelta.transaction import background
 
 VECTORS = {"delta.enableDeletionVectors": "true"}

@@ -13,7 +13,8 @@ import pytest
 
 import refdelta
 from refdelta import DeltaTable, Schema, errors, write_deltalake
-from refdelta.core.table.types import (
+from refdelta.operations.write.prepared_files import AddAction
+from refdelta.table.types import (
     BINARY,
     BYTE,
     FLOAT,
@@ -25,7 +26,6 @@ from refdelta.core.table.types import (
     StructField,
     StructType,
 )
-from refdelta.operations.write.prepared_files import AddAction
 
 SCHEMA = pa.schema(
     [

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table import properties
-from refdelta.core.table.clustering import DOMAIN
+from refdelta.table import properties
+from refdelta.table.clustering import DOMAIN
 
 pytestmark = pytest.mark.breaks_tables
 ROWS = pa.table({"id": [1, 2, 3], "s": ["a", "b", "c"]})
@@ -65,7 +65,7 @@ CASES = [
 
 def spoil(path, *, of_column=(), marks=(), features=(), clustering=None, **configuration):
     """Another engine writes these properties, marks of a column and clustering domain, whatever their values."""
-    snapshot = DeltaTable(path)._snapshot
+    snapshot = DeltaTable(path)._handle.snapshot
     version = snapshot.version + 1
     schema = json.loads(snapshot.metadata.schema_string)
     for field in schema["fields"]:
@@ -123,7 +123,7 @@ def test_a_value_that_does_not_fit_is_replaced(path, name, wrong, how):
             DeltaTable(path).alter.set_table_properties({name: "1"})
         return
     mends(path, name, how)
-    stored = DeltaTable(path)._snapshot.metadata.configuration or {}
+    stored = DeltaTable(path)._handle.snapshot.metadata.configuration or {}
     assert stored.get(name) == (right(row) if how == "set" else None)
     table = writes(path)
     assert table.count() == {"replace": 2}.get(how, 4)
@@ -168,14 +168,14 @@ def test_several_are_replaced_by_one_statement(path):
         DeltaTable(path).alter.unset_table_properties(["delta.logRetentionDuration", "delta.appendOnly"])
     assert DeltaTable(path).version() == 1
     DeltaTable(path).alter.unset_table_properties(list(wrong))
-    assert not DeltaTable(path)._snapshot.metadata.configuration
+    assert not DeltaTable(path)._handle.snapshot.metadata.configuration
     assert writes(path).count() == 4
 
 
 def test_names_in_another_case(path):
     spoil(path, **{"delta.CheckpointINTERVAL": "ten", "mine": "1"})
     DeltaTable(path).alter.unset_table_properties(["delta.checkpointInterval"])
-    assert DeltaTable(path)._snapshot.metadata.configuration == {"mine": "1"}
+    assert DeltaTable(path)._handle.snapshot.metadata.configuration == {"mine": "1"}
     assert writes(path).count() == 4
 
 
@@ -185,7 +185,7 @@ def test_one_transaction_mends_and_writes(path):
         with pytest.raises(errors.InvalidLogError, match="'ten'"):
             txn.append(ROWS)
         assert txn.read().num_rows == 3
-        txn.unset_properties(["delta.checkpointInterval"])
+        txn.unset_table_properties(["delta.checkpointInterval"])
         txn.append(ROWS)
         txn.commit()
     assert DeltaTable(path).count() == 6
@@ -283,10 +283,10 @@ def test_what_cannot_be_read_is_replaced(path, what, how):
 def test_cluster_by_replaces_columns_that_are_gone(path):
     spoil(path, features=CLUSTERED, clustering=GONE)
     DeltaTable(path).alter.cluster_by(["id"])
-    assert "gone" not in DeltaTable(path)._snapshot.domains[DOMAIN].configuration
+    assert "gone" not in DeltaTable(path)._handle.snapshot.domains[DOMAIN].configuration
     version = DeltaTable(path).version()
     DeltaTable(path).alter.cluster_by(["id"])
     assert DeltaTable(path).version() == version
     spoil(path, features=CLUSTERED, clustering=GONE.replace(', ["id"]', ""))
     DeltaTable(path).alter.cluster_by(None)
-    assert json.loads(DeltaTable(path)._snapshot.domains[DOMAIN].configuration)["clusteringColumns"] == []
+    assert json.loads(DeltaTable(path)._handle.snapshot.domains[DOMAIN].configuration)["clusteringColumns"] == []

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.expressions.scope import Scope
-from refdelta.engine.arrow.schema import from_arrow
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.arrow.schema import from_arrow
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, PredicateError
+from refdelta.expressions.scope import Scope
+from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.merge.join import JoinCondition
 from written_tables import actions, with_vector
 

@@ -31,7 +31,7 @@ MERGE = """
     import numpy as np, pyarrow as pa
     import refdelta
     from refdelta.engine.parquet import encode, write
-    from refdelta.engine.scan import executor
+    from refdelta.engine.work import executor
     encode.IN_FLIGHT_BYTES = write.BUFFER_BYTES = write.ROW_GROUP_BYTES = executor.LOOK_AHEAD_BYTES = 16 * 2**20
     n, source = {batches} * {rows}, {source}
     step = 2 * n // source

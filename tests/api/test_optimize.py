@@ -49,7 +49,7 @@ def data_files(path):
 def hide(path, positions):
     """Delete rows by their positions: for each live file, in the order of the table's list, those to hide."""
     table = DeltaTable(path)
-    snapshot = table.newest_for_writing()
+    snapshot = table._handle.newest_for_writing()
     with Transaction(table.store, snapshot) as txn:
         for add, rows in zip(to_adds(snapshot.files), positions, strict=True):
             vector = add.deletion_vector
@@ -358,7 +358,7 @@ def test_any_table(fresh_path, files, target, partitioned):
         check_places(path, result.version)
     assert table.optimize.compact(target_size=target).version is None
     assert table.reorg_purge().version is None or rows_of(path) == before
-    assert not any(add.deletion_vector for add in to_adds(table.newest_for_writing().files))
+    assert not any(add.deletion_vector for add in to_adds(table._handle.newest_for_writing().files))
 
 
 def test_an_append_only_table_may_be_compacted(path):
@@ -466,7 +466,7 @@ class Recorded:
         ({"max_concurrent_tasks": 0}, "max_concurrent_tasks is 0"),
         ({"min_file_size": -5}, "min_file_size is -5"),
         ({"max_spill_size": 0}, "max_spill_size is 0"),
-        ({"min_commit_interval": -1}, "min_commit_interval is -1"),
+        ({"min_commit_interval": -1}, "min_commit_interval must be a number of seconds, 0 or more, not -1"),
         ({"partition_filters": "p = 1"}, "column 'p' does not exist"),
         ({"partition_filters": "n ="}, "cannot be parsed|expected"),
         ({"partition_filters": "n = 1"}, "the partition columns are: none"),
@@ -564,7 +564,7 @@ def test_a_bin_that_is_rewritten_holds_no_more_than_its_files(tmp_path):
     for _ in range(2):
         rows = numbers(*range(20), p=list(range(20)))
         write_deltalake(tmp_path / "t", rows, mode="append", partition_by="p")
-    snapshot = DeltaTable(tmp_path / "t").newest_for_writing()
+    snapshot = DeltaTable(tmp_path / "t")._handle.newest_for_writing()
     plan = planned(snapshot, OptimizeRequest(aim="compact"))
     assert [len(one.members) for one in plan.bins] == [2] * 20
     apart = [plan.files_of(one).files for one in plan.bins]

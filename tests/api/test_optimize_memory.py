@@ -17,7 +17,8 @@ PROGRAM = """
     import numpy as np, pyarrow as pa, pyarrow.compute as pc
     import refdelta
     from refdelta.engine.parquet import encode, write
-    from refdelta.engine.scan import executor, zorder
+    from refdelta.engine.scan import zorder
+    from refdelta.engine.work import executor
     encode.IN_FLIGHT_BYTES = write.BUFFER_BYTES = write.ROW_GROUP_BYTES = executor.LOOK_AHEAD_BYTES = 8 * 2**20
     executor.CORE_BYTES = 4 * 2**20
     zorder.SORT_BYTES = 8 * 2**20

@@ -13,7 +13,7 @@ from deltalake.transaction import AddAction as TheirAction
 from deltalake.transaction import RemoveAction as TheirRemoval
 
 from refdelta import AddAction, DeltaTable, RemoveAction, errors, write_deltalake
-from refdelta.api.transaction import WriteTransaction
+from refdelta.api.table_transaction import TableTransaction
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "p": ["a", "a", "b"]})
 FILES = ROWS.select(["id"])
@@ -247,15 +247,15 @@ def test_files_are_not_replaced_where_rows_have_ids(tmp_path):
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_a_concurrent_change_of_a_removed_file_conflicts(place, monkeypatch, data_change, vectors):
     DeltaTable(place).alter.set_table_properties({"delta.enableDeletionVectors": vectors})
-    table, commit = DeltaTable(place), WriteTransaction.commit
+    table, commit = DeltaTable(place), TableTransaction.commit
     new = replace(prepared(place, "p=c/new.parquet"), data_change=data_change)
     actions = [new, *removals(place, data_change=data_change)]
 
     def late(txn):
-        monkeypatch.setattr(WriteTransaction, "commit", commit)
+        monkeypatch.setattr(TableTransaction, "commit", commit)
         DeltaTable(place).delete("id = 1")
         return commit(txn)
 
-    monkeypatch.setattr(WriteTransaction, "commit", late)
+    monkeypatch.setattr(TableTransaction, "commit", late)
     with pytest.raises(errors.ConcurrentModificationError):
         table.create_write_transaction(actions, "append", FILES.schema)

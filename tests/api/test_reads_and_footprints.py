@@ -223,7 +223,7 @@ def test_the_first_in_commit_timestamp_is_after_the_file_times_of_winners(path):
     write_deltalake(path, ids(1))
     table = DeltaTable(path)
     txn = table.begin()
-    txn.set_properties({"delta.enableInCommitTimestamps": "true"})
+    txn.set_table_properties({"delta.enableInCommitTimestamps": "true"})
     write_deltalake(path, ids(2), mode="append")
     later = time.time() + 3600
     os.utime(path / "_delta_log" / f"{1:020}.json", (later, later))
@@ -290,7 +290,7 @@ def test_a_vacuum_that_began_long_ago_was_interrupted(path, monkeypatch):
     write_deltalake(path, ids(2), mode="overwrite")
     start_vacuum(path, 0)
     later = round(time.time() * 1000) + vacuums.LONGEST_MS + 1000
-    monkeypatch.setattr(deleted_files, "now_ms", lambda: later)
+    monkeypatch.setattr(deleted_files, "store_time", lambda _: later)
     DeltaTable(path).restore(0)
     assert held(path) == [1]
 

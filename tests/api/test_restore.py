@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.features import features_of
+from refdelta.table.features import features_of
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 

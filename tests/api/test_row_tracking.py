@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.api import alter
-from refdelta.api.transaction import WriteTransaction
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.core.log.paths import commit_key
-from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN
 from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.table.row_tracking import ID_COLUMN, VERSION_COLUMN
 from refdelta_storage import MemoryStore
 from tiers import examples
 
@@ -331,7 +331,7 @@ def test_enabling_conflicts_with_files_that_have_no_ids():
     store = MemoryStore("races")
     write_deltalake(store.uri, rows(1))
     transaction = DeltaTable(store.uri).begin()
-    transaction.set_properties(ENABLED)
+    transaction.set_table_properties(ENABLED)
     write_deltalake(store.uri, rows(2), mode="append")
     with pytest.raises(errors.ConcurrentAppendException):
         transaction.commit()
@@ -342,7 +342,7 @@ def test_enabling_conflicts_with_files_that_have_no_ids():
     table.alter.unset_table_properties(["delta.enableRowTracking"])
     # Now each file has ids, whoever adds it.
     transaction = table.begin()
-    transaction.set_properties(ENABLED)
+    transaction.set_table_properties(ENABLED)
     write_deltalake(store.uri, rows(3), mode="append")
     transaction.commit()
     table.update_incremental()
@@ -359,20 +359,20 @@ def test_a_table_of_many_files_gets_its_ids_in_several_commits(monkeypatch):
     stale = DeltaTable(store.uri).begin()
     stale.append(rows(9))
     turns = iter([rows(7), rows(8)])
-    committing = WriteTransaction.commit
+    committing = TableTransaction.commit
 
     def meanwhile(txn):
         """Others append, and delete a row of a file that is to get ids."""
         if txn.description.operation != "WRITE" and (data := next(turns, None)) is not None:
             other = DeltaTable(store.uri).begin()
             other.append(data)
-            committing(other)
+            committing(other._transaction)
             other = DeltaTable(store.uri).begin()
             other.delete(f"k = {data['k'][0].as_py() - 7}")
-            committing(other)
+            committing(other._transaction)
         return committing(txn)
 
-    monkeypatch.setattr(WriteTransaction, "commit", meanwhile)
+    monkeypatch.setattr(TableTransaction, "commit", meanwhile)
     table.alter.set_table_properties(ENABLED)
     assert kept(table).keys() == {2, 3, 4, 5, 7, 8}
     operations = [info["operation"] for info in table.history()]
@@ -381,7 +381,7 @@ def test_a_table_of_many_files_gets_its_ids_in_several_commits(monkeypatch):
     assert operations.count("UPGRADE PROTOCOL") == 1
     assert not any(info.get("isBlindAppend") for info in table.history() if "BACKFILL" in info["operation"])
     with pytest.raises(errors.ConcurrentModificationError):
-        committing(stale)
+        committing(stale._transaction)
 
 
 def test_a_table_that_is_replaced_keeps_the_names():

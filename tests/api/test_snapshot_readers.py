@@ -14,7 +14,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log import file_committer
-from refdelta.engine.scan import executor
+from refdelta.engine.work import executor
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FILES, ROWS = 15, 4000

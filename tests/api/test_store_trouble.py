@@ -191,7 +191,7 @@ STAGED = {
     "delete": lambda txn: txn.delete("id = 1"),
     "delete all": lambda txn: txn.delete(),
     "compact": lambda txn: txn.compact(),
-    "alter": lambda txn: txn.set_properties({"mine": "yes"}),
+    "alter": lambda txn: txn.set_table_properties({"mine": "yes"}),
 }
 REMOVED = (errors.TableNotFoundError, errors.DataFileNotFoundError, errors.CommitFailedError, errors.StoreError)
 

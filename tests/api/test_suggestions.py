@@ -10,11 +10,11 @@ import pytest
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.matrix import explain
-from refdelta.core.table.protocol_choice import known_feature
-from refdelta.core.table.types import type_named
 from refdelta.errors import suggestion, unknown_name
+from refdelta.racing.throughput import race
 from refdelta.spark.options import READ, WRITE, check_names
-from refdelta.throughput import race
+from refdelta.table.protocol_choice import known_feature
+from refdelta.table.types import type_named
 from refdelta_storage import InvalidOptionError, open_store
 
 ROWS = pa.table({"id": [1], "towns": ["Rome"], "place": [{"north": 1.0}]})

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.engine.arrow.conversion import instants
+from refdelta.arrow.conversion import instants
 from tiers import examples
 
 BERLIN = "Europe/Berlin"

@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from refdelta import CommitProperties, DeltaTable, Transaction, errors, write_deltalake
+from refdelta import AppTransaction, CommitProperties, DeltaTable, errors, write_deltalake
 
 
 def ids(*values):
@@ -171,7 +171,7 @@ def test_application_transactions_are_idempotent(path):
 
 
 def recording(**versions):
-    return CommitProperties(app_transactions=[Transaction(app_id=name, version=at) for name, at in versions.items()])
+    return CommitProperties(app_transactions=[AppTransaction(app_id=name, version=at) for name, at in versions.items()])
 
 
 WRITES = {
@@ -277,9 +277,10 @@ def test_data_of_the_table_itself_counts_as_read(path):
     assert table.history(1)[0]["isBlindAppend"] is True
 
 
-def test_a_commit_that_is_refused_leaves_nothing(path):
+@pytest.mark.parametrize("name", ["operation", "readDomains", "rowPlaces"])
+def test_a_commit_that_is_refused_leaves_nothing(path, name):
     before = data_files(path)
-    txn = DeltaTable(path).begin(commit_properties=CommitProperties(custom_metadata={"operation": "MINE"}))
+    txn = DeltaTable(path).begin(commit_properties=CommitProperties(custom_metadata={name: "MINE"}))
     txn.append(ids(3))
     with pytest.raises(errors.InvalidArgumentError, match="custom_metadata"):
         txn.commit()
@@ -310,7 +311,7 @@ def test_what_a_transaction_reads_is_of_the_time_at_which_it_began(path):
     moments = pa.array([began - 1, began, began + 1], pa.timestamp("us", "UTC"))
     write_deltalake(times, pa.table({"at": moments}))
     with DeltaTable(times).begin() as txn:
-        txn.started_ms = began // 1000
+        txn._transaction.started_ms = began // 1000
         assert txn.read(predicate="at = current_timestamp()").num_rows == 1
         assert txn.read(predicate="at <= current_timestamp()").num_rows == 2
 

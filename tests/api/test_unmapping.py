@@ -10,7 +10,7 @@ import pytest
 
 import refdelta
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.features import features_of
+from refdelta.table.features import features_of
 
 MODE, MAX_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 ROWS = pa.table(
@@ -63,7 +63,7 @@ def test_files_hold_columns_by_their_names_again(tmp_path, mode, configuration, 
     tracked = TRACKED.items() <= configuration.items()
     asked = ["id", *(["_metadata.row_id", "_metadata.row_commit_version"] if tracked else [])]
     before, ids = read(tmp_path), table.to_pyarrow_table(columns=asked).sort_by([(name, "ascending") for name in asked])
-    clustered = table._snapshot.clustering_columns
+    clustered = table._handle.snapshot.clustering_columns
     version = table.version()
     done = table.alter.set_table_properties({MODE: "none", "mine": "1"})
     assert done.version == version + 1
@@ -81,7 +81,7 @@ def test_files_hold_columns_by_their_names_again(tmp_path, mode, configuration, 
     for schema in files_of(table):
         assert {name for name in schema.names if not name.startswith("_row-")} == names
         assert not any(b"PARQUET:field_id" in (field.metadata or {}) for field in schema)
-    assert table._snapshot.clustering_columns == (("id",), ("p",)) if clustered else not clustered
+    assert table._handle.snapshot.clustering_columns == (("id",), ("p",)) if clustered else not clustered
     # Nothing of the log says that data changed, and everything goes on.
     log = [json.loads(line) for line in table.store.get(f"_delta_log/{done.version:020d}.json").splitlines()]
     moved = [action.get("add") or action.get("remove") for action in log if "add" in action or "remove" in action]
@@ -206,7 +206,7 @@ def test_it_passes_over_nobody(tmp_path, first):
     table = changed(tmp_path, configuration=VECTORS)
     before = read(tmp_path)
     removal, writer = table.begin(), table.begin()
-    removal.set_properties({MODE: "none"})
+    removal.set_table_properties({MODE: "none"})
     writer.append(table.to_pyarrow_table())
     if first == "append":
         writer.commit()
@@ -225,9 +225,9 @@ def test_a_transaction_mixes_it_with_no_rows(tmp_path):
     with table.begin() as txn:
         txn.append(table.to_pyarrow_table())
         with pytest.raises(errors.InvalidArgumentError, match="has appended rows"):
-            txn.set_properties({MODE: "none"})
+            txn.set_table_properties({MODE: "none"})
     with table.begin() as txn:
-        txn.set_properties({MODE: "none"})
+        txn.set_table_properties({MODE: "none"})
         with pytest.raises(errors.InvalidArgumentError, match="cannot mix an append with the end of a column mapping"):
             txn.append(table.to_pyarrow_table())
     with pytest.raises(errors.InvalidArgumentError, match="before or after"):

@@ -407,7 +407,7 @@ def test_files_outside_of_the_table(path, tmp_path):
     [
         lambda txn: txn.delete("id = 20"),
         lambda txn: txn.append(pa.table({"id": [30]})),
-        lambda txn: txn.set_properties({"mine": "yes"}),
+        lambda txn: txn.set_table_properties({"mine": "yes"}),
         lambda txn: txn.restore(2),
         lambda txn: txn.overwrite(pa.table({"id": [30]})),
     ],
@@ -772,7 +772,7 @@ def test_background_work_of_this_process_is_done_before(tmp_path, maintenance_in
 )
 def test_the_metadata_of_iceberg_stays_in_tables_that_iceberg_reads(tmp_path, formats, stays):
     write_deltalake(tmp_path / "t", pa.table({"a": [1]}))
-    snapshot = DeltaTable(tmp_path / "t")._snapshot
+    snapshot = DeltaTable(tmp_path / "t")._handle.snapshot
     configuration = {} if formats is None else {"delta.universalFormat.enabledFormats": formats}
     metadata = msgspec.structs.replace(snapshot.metadata, configuration=configuration)
     keys = pa.chunked_array(

@@ -32,7 +32,7 @@ def changes(path):
             for one in part:
                 look(one)
 
-    look(json.loads(DeltaTable(path)._snapshot.metadata.schema_string))
+    look(json.loads(DeltaTable(path)._handle.snapshot.metadata.schema_string))
     return found
 
 

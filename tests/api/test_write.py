@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from refdelta import CommitProperties, DeltaTable, Transaction, errors, write_deltalake
+from refdelta import AppTransaction, CommitProperties, DeltaTable, errors, write_deltalake
 
 
 def rows(table, *keys):
@@ -417,7 +417,7 @@ def test_idempotent_writes_by_application(path):
     assert table.transaction_version("nobody") is None
     with pytest.raises(errors.InvalidArgumentError, match="go together"):
         write_deltalake(path, SMALL, mode="append", app_id="job")
-    properties = CommitProperties(app_transactions=[Transaction(app_id="x", version=5)])
+    properties = CommitProperties(app_transactions=[AppTransaction(app_id="x", version=5)])
     write_deltalake(path, SMALL, mode="append", commit_properties=properties)
     assert DeltaTable(path).transaction_version("x") == 5
 

@@ -27,7 +27,7 @@ def rows_of(path):
 
 def widths(path, column, count):
     """The mean share of a column's range that the statistics of a file leave open."""
-    stats = [json.loads(text) for text in DeltaTable(path).newest_for_writing().files["stats"].to_pylist()]
+    stats = [json.loads(text) for text in DeltaTable(path)._handle.newest_for_writing().files["stats"].to_pylist()]
     return float(np.mean([stat["maxValues"][column] - stat["minValues"][column] for stat in stats])) / count
 
 

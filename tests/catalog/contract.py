@@ -31,9 +31,9 @@ from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.log import managed_log
-from refdelta.engine.log.managed_log import ManagedStore, RatifiedCommit, Refused, managed_by
+from refdelta.engine.log.managed_log import Exists, ManagedStore, RatifiedCommit, managed_by
 from refdelta.transaction import background, prepared_commit
-from refdelta_storage import Created, StorageError, Unknown
+from refdelta_storage import Committed, StorageError, Unknown
 from refdelta_storage.wrappers import WrapperStore
 
 if TYPE_CHECKING:
@@ -272,8 +272,8 @@ class CatalogContract:
         seen = log_of(reopen().table(NAME))
         for version in (1, 2):
             outcomes = [one[version - 1] for one in replies]
-            (winner,) = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, Created)]
-            assert all(isinstance(one, Refused) for at, one in enumerate(outcomes) if at != winner)
+            (winner,) = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, Committed)]
+            assert all(isinstance(one, Exists) for at, one in enumerate(outcomes) if at != winner)
             assert seen.get(commit_key(version)) == raw(f"{version} of {winner}")
             for one in outcomes:
                 for commit in getattr(one, "winners", ())[:1]:
@@ -288,10 +288,10 @@ class CatalogContract:
                 outcome = log.propose(wrong, raw("too early"))
             except StorageError:
                 continue
-            assert not isinstance(outcome, Created), f"version {wrong} was ratified after version 0"
+            assert not isinstance(outcome, Committed), f"version {wrong} was ratified after version 0"
         assert log.ask().latest == 0
-        assert isinstance(log.propose(1, raw("next")), Created)
-        assert isinstance(log.propose(1, raw("again")), Refused)
+        assert isinstance(log.propose(1, raw("next")), Committed)
+        assert isinstance(log.propose(1, raw("again")), Exists)
         assert log.ask().latest == 1
         assert log.get(commit_key(1)) == raw("next")
 

@@ -55,7 +55,7 @@ def write(catalog, dice, stop):
 
 def main(url, warehouse, folder, role, seed):
     stop = threading.Event()
-    with SqlCatalog(url, warehouse=warehouse) as catalog:
+    with SqlCatalog(url, warehouse, locations=[folder]) as catalog:
         if role == "maker":
             make(catalog, folder, random.Random(seed))
         else:

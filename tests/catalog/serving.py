@@ -54,17 +54,34 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str, environment: dict[str, str] | None = None) -> Iterator[Served]:
-    """Start a server over a SQLite file and a warehouse in a folder; at the end, end it as a supervisor would."""
+def serving(
+    folder: Path, *options: str, environment: dict[str, str] | None = None, files: int | None = None
+) -> Iterator[Served]:
+    """Start a server over a SQLite file and a warehouse in a folder; at the end, end it as a supervisor would.
+
+    Args:
+        folder: the folder.
+        options: more options of ``refdelta serve``.
+        environment: more variables.
+        files: the number of files that it may open.
+    """
     tokens = folder / "tokens"
     tokens.write_text(f"# tokens\n{OTHER}\n{TOKEN}\n")
+    tokens.chmod(0o600)
     arguments = [
         *("--catalog", f"sqlite:///{folder}/catalog.db", "--warehouse", str(folder / "warehouse")),
         *("--token-file", str(tokens), "--port", "0", *options),
     ]
     with (folder / "server.log").open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "refdelta", "serve", *arguments],
+            [
+                *([] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]),
+                sys.executable,
+                "-m",
+                "refdelta",
+                "serve",
+                *arguments,
+            ],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -203,7 +203,7 @@ class Wire:
     def client(self) -> UnityCatalog:
         """A client over this wire."""
         made = UnityCatalog("http://localhost:1", TOKEN)
-        made.connection._pool = unity_http._Pool(self, os.getpid())  # type: ignore[arg-type]
+        made._connection._pool = unity_http._Pool(self, os.getpid())  # type: ignore[arg-type]
         return made
 
 

@@ -210,7 +210,7 @@ def test_a_failover_to_a_database_that_is_behind(postgres_server, tmp_path):
     with SqlCatalog(url) as catalog:
         table = catalog.create_table(NAME, pa.schema({"id": pa.int64()}), location=tmp_path / "t", commits="inline")
         append(table, 1)
-        with catalog.engine.connect() as connection:
+        with catalog._database.connect() as connection:
             kept = {
                 name: connection.execute(sa.text(f"SELECT * FROM {name}")).mappings().all()
                 for name in ("refdelta_schema", "refdelta_tables", "refdelta_commits")
@@ -219,7 +219,7 @@ def test_a_failover_to_a_database_that_is_behind(postgres_server, tmp_path):
             append(table, row)
         catalog.publish(NAME)
         background.settle()
-        with catalog.engine.begin() as connection:
+        with catalog._database.begin() as connection:
             for name in ("refdelta_schema", "refdelta_tables", "refdelta_commits"):
                 connection.execute(sa.text(f"ALTER TABLE {name} RENAME TO {name}_old"))
                 connection.execute(sa.text(f"CREATE TABLE {name} AS SELECT * FROM {name}_old WHERE false"))

@@ -17,7 +17,7 @@ from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.log.managed_log import STAGED, RatifiedCommit
-from refdelta_storage import Created
+from refdelta_storage import Committed
 
 pytestmark = pytest.mark.tier("all")
 
@@ -51,7 +51,7 @@ def table(folder, tmp_path):
             data = file.read_bytes()
             stamp = in_commit_timestamp(data, file.name)
             commit = RatifiedCommit(int(file.name[:20]), len(data), stamp, file.name, data)
-            assert isinstance(ratifier.propose(commit), Created)
+            assert isinstance(ratifier.propose(commit), Committed)
         yield catalog.table("golden")
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import datetime as dt
 import json
 import os
 import signal
@@ -16,16 +15,15 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from starlette.requests import Request
 
 from catalog.serving import OTHER, TOKEN, serving
 from refdelta import errors, write_deltalake
-from refdelta.catalog import SqlCatalog, UnityCatalog, server, service
+from refdelta.catalog import SqlCatalog, UnityCatalog, delta_api, server, service
 from refdelta.core.log.actions import CommitInfo, DomainMetadata, Protocol
 from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import commit_key
+from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.transaction import background
 
 pytestmark = pytest.mark.tier("test")
@@ -91,7 +89,7 @@ def updating(served, *updates, requirements=None):
 def staged(served, actions=None, **changed):
     """A staged file, and the update that would make it version 2, with some fields changed."""
     inner = served.table.store.inner
-    timestamp = changed.get("timestamp", 4_000_000_000_000)
+    timestamp = changed.get("timestamp", in_commit_timestamp(served.table.store.get(commit_key(1)), "") + 1)
     info = CommitInfo({"inCommitTimestamp": timestamp, "operation": "WRITE", "txnId": str(uuid.uuid4())})
     data = encode_commit([info, *(actions or [])])
     name = f"{2:020d}.{uuid.uuid4()}.json"
@@ -257,6 +255,8 @@ COMMITS = {
     "no size": {"file-size": 0},
     "an enormous size": {"file-size": 2**62},
     "the past": {"timestamp": 1},
+    "a far future": {"timestamp": 2**62},
+    "the last moment": {"timestamp": 2**63 - 1},
 }
 
 
@@ -513,6 +513,82 @@ def test_credentials_are_given_only_if_that_is_asked_for(tmp_path):
             )
 
 
+def test_credentials_come_from_options_the_environment_or_a_file(tmp_path, monkeypatch):
+    url, options = f"sqlite:///{tmp_path}/c.db", {"aws_access_key_id": "OPTION"}
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "VARIABLE")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "SESSION")
+    monkeypatch.setenv("KEY", "SOMETHING ELSE")
+    with service.open_served(url, None, options) as catalog:
+        assert catalog.vended() == {"s3.access-key-id": "OPTION"}, "not with the session of another key"
+    with service.open_served(url, None, None) as catalog:
+        assert catalog.vended() == {"s3.access-key-id": "VARIABLE", "s3.session-token": "SESSION"}
+        catalog.keys = tmp_path / "keys"
+        for key in ("FIRST", "SECOND"):
+            catalog.keys.write_text(f"# of clients\naws_access_key_id={key}\nAWS_SECRET_ACCESS_KEY=a=b\n")
+            assert catalog.vended() == {"s3.access-key-id": key, "s3.secret-access-key": "a=b"}
+    for wrong in ("", "SECRET", "secret of mine=SECRET"):
+        (tmp_path / "keys").write_text(wrong)
+        with pytest.raises(errors.InvalidArgumentError, match="has none of the keys") as caught:
+            service.read_keys(tmp_path / "keys")
+        assert "SECRET" not in str(caught.value)
+    with pytest.raises(errors.InvalidArgumentError, match="cannot read the keys"):
+        service.read_keys(tmp_path / "none")
+
+
+def test_vended_keys_of_a_file_reach_the_client(tmp_path):
+    (tmp_path / "keys").write_text("azure_storage_sas_token=SAS\n")
+    with serving(tmp_path, "--vended-keys", str(tmp_path / "keys")) as served:
+        staging = served.request("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": "new"})[2]
+        assert [one["config"] for one in staging["storage-credentials"]] == [{"azure.sas-token": "SAS"}]
+    assert "other users of this machine can open" in (tmp_path / "server.log").read_text()
+
+
+# --- memory ---
+
+
+def test_bodies_have_a_bound_together(tmp_path):
+    with service.open_served(f"sqlite:///{tmp_path}/c.db", None, None) as catalog:
+        # So many seconds that all of them are at work by then: what has not begun is given up, and its bytes are free.
+        endpoints = server._Endpoints(service.DeltaService(catalog), 1)
+        go_on = threading.Event()
+        late = asyncio.run(waiting(endpoints, go_on, server._BODIES_HELD // server._LARGEST_BODY))
+        kinds = [json.loads(reply.body)["error"]["type"] for reply in late]
+        assert set(kinds) == {"CommitStateUnknownException"}
+        refused = asyncio.run(waiting(endpoints, go_on, 1))[0]
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert json.loads(refused.body)["error"]["type"] == "ServiceUnavailableException"
+        go_on.set()
+        deadline = time.monotonic() + 20
+        while endpoints._bodies._left < server._BODIES_HELD and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert endpoints._bodies._left == server._BODIES_HELD, "given back when the work is done, and not before"
+
+
+async def waiting(endpoints, go_on, count):
+    """The replies to so many requests without a length, each of which is at work until an event."""
+
+    async def receive():
+        return {"type": "http.request", "body": b'{"name": "x"}', "more_body": False}
+
+    def request():
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b"", "path_params": {}}
+        return endpoints._with_body(Request(scope, receive), delta_api.CreateStagingTable, lambda _: go_on.wait(20))
+
+    return await asyncio.gather(*(request() for _ in range(count)))
+
+
+def test_staged_commits_have_a_bound_together(served, monkeypatch):
+    budget = service.HeldBytes(100, "commits")
+    with budget.taken(60):
+        with pytest.raises(service.ApiError, match="60 bytes more of commits") as caught, budget.taken(60):
+            pass
+        assert (caught.value.status, caught.value.retry_after) == (503, 1)
+        with budget.taken(40):
+            pass
+    with budget.taken(100):
+        pass
+
+
 def test_failures_are_answered_without_their_reasons(tmp_path, caplog):
     """The log has the reason, without credentials; the answer has neither."""
     with service.open_served(f"sqlite:///{tmp_path}/c.db", None, None) as catalog:
@@ -565,39 +641,6 @@ def test_a_request_that_takes_too_long_is_answered(tmp_path):
 # --- the process ---
 
 
-def certificate(folder):
-    """A certificate for localhost, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(key.private_bytes(*private))
-    return folder / "cert.pem", folder / "key.pem"
-
-
-def test_https(tmp_path, monkeypatch):
-    cert, key = certificate(tmp_path)
-    with serving(tmp_path, "--certificate", str(cert), "--key", str(key)) as served:
-        url = served.url.replace("127.0.0.1", "localhost")
-        assert url.startswith("https://")
-        with UnityCatalog(url, TOKEN) as catalog, pytest.raises(errors.StoreError, match=r"(?i)certificate"):
-            catalog.tables()
-        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-        with UnityCatalog(url, TOKEN) as catalog:
-            write_deltalake(catalog.create_table("main.s.t", SCHEMA), pa.table({"id": [1]}, SCHEMA), mode="append")
-            assert catalog.table("main.s.t").count() == 1
-            background.settle()
-
-
 def test_it_ends_when_it_is_asked_to_and_shows_nothing(tmp_path):
     with serving(tmp_path) as served:
         assert served.request("GET", "/catalogs")[0] == 200
@@ -614,6 +657,7 @@ def test_it_ends_when_it_is_asked_to_and_shows_nothing(tmp_path):
         (["--catalog", "sqlite:///{}/c.db"], "the server needs tokens"),
         (["--catalog", "sqlite:///{}/c.db", "--token-file", "{}/none"], "No such file or directory"),
         (["--catalog", "sqlite:///{}/c.db", "--certificate", "{}/tokens"], "belong together"),
+        (["--catalog", "sqlite:///{}/c.db", "--vended-keys", "{}/tokens"], "has none of the keys"),
         (["--catalog", "sqlite:///{}/c.db", "--host", "192.0.2.1", "--port", "0"], "cannot listen at 192.0.2.1"),
     ],
 )
@@ -627,9 +671,26 @@ def test_wrong_arguments(tmp_path, capsys, monkeypatch, arguments, message):
     assert message in capsys.readouterr().err
 
 
+def test_what_others_can_see_is_a_warning(tmp_path):
+    from refdelta.cli.catalogs import _warnings
+
+    tokens, key = tmp_path / "tokens", tmp_path / "key.pem"
+    for file, mode in ((tokens, 0o640), (key, 0o600)):
+        file.write_text("")
+        file.chmod(mode)
+    assert list(_warnings("127.0.0.1", False, [key, None])) == []
+    assert list(_warnings("localhost", False, [])) == list(_warnings("::1", False, [])) == []
+    assert list(_warnings("0.0.0.0", True, [])) == []
+    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org"):
+        (warning,) = _warnings(host, False, [key])
+        assert warning.startswith(f"tokens go unencrypted to {host}")
+    (warning,) = _warnings("127.0.0.1", False, [tokens, key])
+    assert warning == f"other users of this machine can open {tokens}: chmod 600 {tokens}"
+
+
 def test_slow_clients_are_cut_off(tmp_path):
     code = (
-        "from refdelta.catalog import server; server._HEADER_SECONDS = server._BODY_SECONDS = 0.2\n"
+        "from refdelta.catalog import listener, server; listener.HEADER_SECONDS = server._BODY_SECONDS = 0.2\n"
         "from refdelta.cli import main; raise SystemExit(main())"
     )
     command = [sys.executable, "-c", code, "serve", "--catalog", f"sqlite:///{tmp_path}/c.db", "--port", "0"]

@@ -1,6 +1,7 @@
 """Tables of a SqlCatalog: every verb, and what is of databases. The contract of all catalogs: test_contract.py."""
 
 import concurrent.futures
+import datetime as dt
 import json
 import pickle
 import subprocess
@@ -47,6 +48,16 @@ def log_names(table):
 
 def ids(table):
     return sorted(table.to_pyarrow_table(["id"]).column("id").to_pylist())
+
+
+def test_times_without_a_zone_are_those_of_the_handle(catalog):
+    catalog.create_table("sales.visits", pa.schema({"at": pa.timestamp("us", "UTC")}))
+    noon = pa.table({"at": [dt.datetime(2026, 7, 1, 12)]})
+    table = catalog.table("sales.visits", timezone="Europe/Berlin")
+    write_deltalake(table, noon, mode="append")
+    assert table.to_pyarrow_table()["at"].to_pylist() == [dt.datetime(2026, 7, 1, 10, tzinfo=dt.UTC)]
+    with pytest.raises(errors.InvalidArgumentError, match="Europe/Atlantis"):
+        catalog.table("sales.visits", timezone="Europe/Atlantis")
 
 
 def test_a_new_table_has_the_features_that_delta_spark_gives_it(table):
@@ -110,6 +121,13 @@ def test_publishing_puts_each_commit_and_reads_none_of_the_log(table, catalog, m
     # One look, by which a folder that was restored beneath the publisher does not get a hole.
     assert log[0] == ("head", f"_delta_log/{0:020d}.json")
     assert log[1:] == [("put_if_absent", f"_delta_log/{version:020d}.json") for version in (1, 2, 3)]
+
+
+def test_a_commit_is_a_put_that_passes_the_wrappers_of_the_log(table):
+    around = TracingStore(table.store)
+    write_deltalake(DeltaTable.in_store(around), pa.table({"id": [7], "town": ["a"]}), mode="append")
+    puts = [key for operation, key in around.calls if operation == "put_if_absent" and "/0" in key and ".json" in key]
+    assert puts == [f"_delta_log/{1:020d}.json"]
 
 
 def test_checkpoints_stand_for_published_versions(catalog, tmp_path):
@@ -341,7 +359,7 @@ def test_many_threads_that_lose_do_not_wait_for_connections(catalog):
     log = catalog.create_table("t", SCHEMA).store
     log.ask()
     start = threading.Barrier(40, timeout=60)
-    commit = managed_log.RatifiedCommit(1, 2, 1, file_name="x")
+    commit = managed_log.RatifiedCommit(1, 2, 1, file_name=f"{1:020d}.x.json")
     log.ratifier.propose(commit)
 
     def lose(_):
@@ -349,7 +367,7 @@ def test_many_threads_that_lose_do_not_wait_for_connections(catalog):
         return [type(log.ratifier.propose(commit)) for _ in range(3)]
 
     with concurrent.futures.ThreadPoolExecutor(40) as pool:
-        assert {one for found in pool.map(lose, range(40)) for one in found} == {managed_log.Refused}
+        assert {one for found in pool.map(lose, range(40)) for one in found} == {managed_log.Exists}
 
 
 @pytest.mark.tier("test")

@@ -1,4 +1,4 @@
-"""Each rule of the statements of ``SqlCatalog`` is found again by the tests of statements when it is left out."""
+"""Each rule of the statements and waits of ``SqlCatalog`` is found again by their tests when it is left out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL, BASE = "refdelta/catalog/sql.py", "refdelta/catalog/base.py"
+DATABASE = "refdelta/catalog/database.py"
 BY_ID = "TABLES.c.id == entry.table_id"
 BY_NAME = "TABLES.c.name == entry.name"
 DROP = f"sa.delete(TABLES).where({BY_ID}, TABLES.c.latest <= _SEALED - _CREATING)"
@@ -41,28 +42,57 @@ LEFT_OUT = {
     "a statement is repeated": (SQL, "_TRIES = 3", "_TRIES = 1"),
     "a drop removes the held commits": (SQL, "entry, [change, held], lambda", "entry, [change], lambda"),
 }  # fmt: skip
+WAITS, ISOLATION = "tests/catalog/test_waits.py", "tests/catalog/test_isolation.py"
+LEFT_OUT_OF_WAITS = {
+    "opening writes where there are no tables": (
+        *(WAITS, SQL, "if not versions:\n            with", "if True:\n            with"),
+    ),
+    "the log of changes is not left out": (WAITS, DATABASE, "            if state[-1]:\n", "            if False:\n"),
+    "a connection to a frozen file is for one statement": (
+        *(WAITS, DATABASE, "            record.invalidate()\n", "            pass\n"),
+    ),
+    "a frozen file is looked at again": (WAITS, SQL, "if not database.was_stable(connection):", "if False:"),
+    "a file in a frozen folder is read": (WAITS, DATABASE, '    "SQLITE_READONLY_DIRECTORY",\n', ""),
+    "to read takes no lock": (WAITS, DATABASE, "if not connection.get_execution_options().get(_READS):", "if True:"),
+    "secrets are not shown": (WAITS, DATABASE, "url.difference_update_query(secret).render", "url.render"),
+    "a newer version is refused": (WAITS, SQL, "if versions and max(versions) > SCHEMA_VERSION:", "if False:"),
+    "the pool has an end": (WAITS, DATABASE, "timeout}, pool_timeout=timeout)", "timeout}, pool_timeout=40)"),
+    "a transaction is repeated": (ISOLATION, SQL, "database.is_repeatable(error) and attempt < _TRIES:", "False:"),
+}  # fmt: skip
 
 
 @pytest.mark.tier("all")
 @pytest.mark.sample(all=3)
 @pytest.mark.parametrize("rule", LEFT_OUT)
 def test_a_rule_that_is_left_out_is_missed(rule, tmp_path):
-    file, text, other = LEFT_OUT[rule]
-    for folder in ("refdelta", "storage", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    code = (tmp_path / file).read_text()
+    assert "FAILED" in without(*LEFT_OUT[rule], "tests/catalog/test_statements.py", tmp_path)
+
+
+@pytest.mark.tier("all")
+@pytest.mark.sample(all=3)
+@pytest.mark.parametrize("rule", LEFT_OUT_OF_WAITS)
+def test_a_rule_of_waits_that_is_left_out_is_missed(rule, tmp_path):
+    tests, *rest = LEFT_OUT_OF_WAITS[rule]
+    assert "FAILED" in without(*rest, tests, tmp_path)
+
+
+def without(file, text, other, tests, folder):
+    """The report of tests over a copy of the project in which a text of a file is another one."""
+    for part in ("refdelta", "storage", "tests"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    code = (folder / file).read_text()
     assert code.count(text) == 1
-    (tmp_path / file).write_text(code.replace(text, other))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tier", "check", "-p", "no:cacheprovider"]
+    (folder / file).write_text(code.replace(text, other))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tier", "check", "-p", "no:cacheprovider", tests]
     done = subprocess.run(
-        [*command, "tests/catalog/test_statements.py"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{tmp_path / 'storage'}"},
+        command,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{folder / 'storage'}"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 1, done.stdout[-2000:]
-    assert "FAILED" in done.stdout
+    return done.stdout

@@ -33,7 +33,8 @@ def reopen(tmp_path):
     opened = []
 
     def another():
-        opened.append(SqlCatalog(f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path / "warehouse"))
+        url = f"sqlite:///{tmp_path}/catalog.db"
+        opened.append(SqlCatalog(url, warehouse=tmp_path / "warehouse", locations=[tmp_path]))
         return opened[-1]
 
     yield another
@@ -53,7 +54,7 @@ class Line:
 
     def __init__(self, monkeypatch, catalog, faults, meanwhile=lambda: None):
         self.faults, self.meanwhile, self.away, self.ended = list(faults), meanwhile, False, 0
-        self.engine = catalog.engine
+        self.engine = catalog._database
         commit, execute = sa.Connection.commit, sa.Connection.execute
         line = self
 
@@ -117,7 +118,7 @@ def test_a_statement_whose_replies_are_lost_has_its_effect_once(what, reopen, tm
         other = reopen()
         for name in other.tables():
             other.drop_table(name)
-        with other.engine.begin() as connection:
+        with other._database.begin() as connection:
             connection.execute(sa.delete(TABLES))
             assert connection.execute(sa.select(COMMITS)).all() == []
 
@@ -144,7 +145,7 @@ def test_a_repeated_statement_does_not_touch_the_next_table_of_the_name(what, fa
     mine.create_table(NAME, SCHEMA)
 
     def meanwhile():
-        with other.engine.begin() as connection:
+        with other._database.begin() as connection:
             connection.execute(sa.delete(TABLES))
         append(other.create_table(NAME, SCHEMA), 7)
         background.settle()
@@ -246,7 +247,7 @@ def test_a_drop_that_ends_half_way_is_repeated(step, purge, reopen, monkeypatch)
     table = mine.create_table(NAME, SCHEMA)
     append(table, 1)
 
-    def killed(*_):
+    def killed(*_, **__):
         raise Killed
 
     with monkeypatch.context() as patch:
@@ -352,7 +353,7 @@ def test_a_request_that_arrives_after_the_question_is_recognised(what, reopen, m
     def first_is_lost(catalog, text, statements):
         if next(calls) == 0:
             late.append(statements)
-            raise sql._LostError("as the schedule has it")
+            raise sql.LostError("as the schedule has it")
         return transaction(catalog, text, statements)
 
     def asked(catalog, entry):
@@ -448,7 +449,7 @@ def test_programs_drop_and_recreate_one_name_beside_writers(where, seed, tmp_pat
     for line in lines:
         if "wrote" in line:
             wrote[line["wrote"]].add(line["version"])
-    with SqlCatalog(url) as catalog:
+    with SqlCatalog(url, locations=[tmp_path]) as catalog:
         for name in catalog.tables():
             table = catalog.table(name)
             append(table, -1)

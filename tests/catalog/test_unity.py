@@ -7,6 +7,7 @@ import pickle
 import socket
 import threading
 import time
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -18,9 +19,9 @@ from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import encode_commit
-from refdelta.engine.log.managed_log import ManagedStore, Refused
+from refdelta.engine.log.managed_log import Exists, ManagedStore
 from refdelta.transaction import background
-from refdelta_storage import Created, StorageError
+from refdelta_storage import Committed, StorageError
 
 pytestmark = pytest.mark.tier("test")
 
@@ -30,7 +31,8 @@ ROWS = pa.table({"id": range(10), "town": ["Oslo"] * 10}, SCHEMA)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("served"), "--max-unpublished", "5") as served:
+    everywhere = str(tmp_path_factory.getbasetemp())
+    with serving(tmp_path_factory.mktemp("served"), "--max-unpublished", "5", "--locations", everywhere) as served:
         yield served
 
 
@@ -287,9 +289,9 @@ def test_a_commit_that_is_sent_again_after_it_was_published(table, name, unpubli
     (first,) = log.unpublished()
     log.publish()
     assert log.unpublished() == ()
-    assert isinstance(log.ratifier.propose(first), Created)
+    assert isinstance(log.ratifier.propose(first), Committed)
     other = encode_commit([CommitInfo({"inCommitTimestamp": first.timestamp_ms, "txnId": "another"})])
-    assert isinstance(log.propose(1, other), Refused)
+    assert isinstance(log.propose(1, other), Exists)
 
 
 @pytest.mark.sample(check=3)
@@ -324,6 +326,37 @@ def test_a_reply_that_never_comes_certainly_is_unknown(catalog, through, name):
     with pytest.raises(errors.CommitOutcomeUnknownError):
         append(table, 1)
     assert ids(catalog.table(name)) == [1]
+
+
+def busy(seconds):
+    """The answer of a server that has no memory for a request."""
+    body = json.dumps({"error": {"message": "busy", "type": api.UNAVAILABLE, "code": 503}}).encode()
+    head = f"HTTP/1.1 503 Busy\r\nRetry-After: {seconds}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+def test_a_server_that_is_busy_is_asked_again_with_an_end(catalog, served, name, monkeypatch):
+    slept, left = [], [2]
+    monkeypatch.setattr(unity_http.time, "sleep", slept.append)
+
+    def plan(method, path, _):
+        if method == "POST" and path.endswith(name.rpartition(".")[2]) and left[0]:
+            left[0] -= 1
+            return busy(3600)
+        return None
+
+    catalog.create_table(name, SCHEMA)
+    with Proxy(served.url, plan) as proxy, UnityCatalog(proxy.url, TOKEN) as through:
+        table = through.table(name)
+        write_deltalake(table, ROWS, mode="append")
+        assert slept == [5.0, 5.0], "no longer than it has patience for"
+        left[0] = 10**6
+        with pytest.raises(errors.DeltaError) as caught:
+            write_deltalake(table, ROWS, mode="append")
+        assert not isinstance(caught.value, errors.CommitOutcomeUnknownError), "it is certain that nothing was done"
+        assert len(slept) < 50
+        background.settle()
+    assert catalog.table(name).count() == len(ROWS)
 
 
 def test_a_server_that_is_away(served, monkeypatch, catalog, name):
@@ -514,7 +547,7 @@ def test_a_wrong_token(served, token):
 
 
 def test_a_token_is_shown_nowhere(catalog, through, name):
-    assert TOKEN not in repr(catalog) + repr(catalog.connection) + catalog.name
+    assert TOKEN not in repr(catalog) + repr(catalog._connection) + catalog.name
     own = through(lambda *_: error_of(500, f"Bearer {TOKEN}"))
     with pytest.raises(errors.StoreError) as raised:
         own.table(name)
@@ -537,13 +570,14 @@ def test_catalogs_and_tables_survive_a_pickle(catalog, table):
     assert ids(DeltaTable.in_store(store)) == [1]
     store.ratifier.catalog.close()
     with pytest.raises(unity_http.RequestError) as raised:
-        catalog.connection.get(f"{api.DELTA}/nothing", dict)
+        catalog._connection.get(f"{api.DELTA}/nothing", dict)
     assert pickle.loads(pickle.dumps(raised.value)).status == 404
 
 
 def test_answers_with_gaps_are_refused(table, catalog, name, monkeypatch):
     loaded = catalog.load(name)
-    far = api.ApiCommit(version=5, timestamp=1, file_name="x", file_size=1, file_modification_timestamp=1)
+    file = f"{5:020d}.{uuid.uuid4()}.json"
+    far = api.ApiCommit(version=5, timestamp=1, file_name=file, file_size=1, file_modification_timestamp=1)
     answer = api.LoadedTable(metadata=loaded.metadata, commits=[far], latest_table_version=7)
     monkeypatch.setattr(type(catalog), "load", lambda *_: answer)
     with pytest.raises(StorageError, match="names versions"):

@@ -4,6 +4,8 @@ Three of its tests are others here, since the API differs: staging tables have n
 and renamed within a schema, and the server chooses locations.
 """
 
+import time
+
 import pytest
 
 from catalog import contract
@@ -42,10 +44,14 @@ class InMain(UnityCatalog):
         return [name.removeprefix("main.") for name in super().tables(namespace)]
 
 
+# After the creation of any table of these tests, and not so far ahead that the server refuses it.
+SOON = time.time_ns() // 1_000_000 + 6 * 3_600_000
+
+
 def raw(name):
     """A commit without files, whose timestamp rises with its version: the server refuses others."""
     first = name.partition(" ")[0]
-    timestamp = 4_000_000_000_000 + (int(first) if first.isdecimal() else 1)
+    timestamp = SOON + (int(first) if first.isdecimal() else 1)
     return encode_commit([CommitInfo({"inCommitTimestamp": timestamp, "operation": "WRITE", "txnId": name})])
 
 

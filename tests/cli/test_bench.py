@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta import DeltaTable, __version__, errors, throughput
-from refdelta.demo.mixes import KINDS, SAME, Mix, WeightedMix, check_rows, expected, first_pieces, statement
-from refdelta.demo.worker_pool import Crew, RaceFailedError
+from refdelta import DeltaTable, __version__, errors
 from refdelta.engine.log.location import open_location
-from refdelta.throughput import Acknowledged, Own, OwnEngine, Tally, check, jobs, prepare, race, summed
+from refdelta.racing import throughput
+from refdelta.racing.crew import Crew, RaceFailedError
+from refdelta.racing.mixes import KINDS, SAME, Mix, WeightedMix, check_rows, expected, first_pieces, statement
+from refdelta.racing.throughput import GROUP, Acknowledged, Own, OwnEngine, Tally, check, jobs, prepare, race, summed
 from tiers import examples
 
 KEYS = {"mix", "writers", "commits", "seconds", "commits_per_second", "aborts", "abort_rate", "attempts", "latency"}
@@ -363,7 +364,7 @@ class Mine(OwnEngine):
 def test_another_engine_and_the_commits_before_the_clock_starts(cli, monkeypatch, by):
     monkeypatch.setattr(Mine, "asked", [])
     monkeypatch.setitem(sys.modules, "my_engines", SimpleNamespace(Mine=Mine))
-    points = EntryPoints([EntryPoint("mine", "my_engines:Mine", throughput.GROUP)] if by == "name" else [])
+    points = EntryPoints([EntryPoint("mine", "my_engines:Mine", GROUP)] if by == "name" else [])
     monkeypatch.setattr(throughput, "entry_points", lambda group: points.select(group=group))
     engine = "mine" if by == "name" else "my_engines:Mine"
     how = ("--threads", "--writers", 2, "--commits", 5, "--warm-up", 3, "--engine", engine)
@@ -429,3 +430,12 @@ def test_the_figures_are_drawn(cli, fails, tmp_path, monkeypatch):
     assert "same-rows" in (tmp_path / "p.svg").read_text()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else True)
     assert "pip install 'refdelta[plot]'" in fails(*how)
+
+
+def test_the_former_name_of_the_module_says_the_new_one():
+    import refdelta.throughput
+
+    with pytest.warns(DeprecationWarning, match="use refdelta.racing"):
+        assert refdelta.throughput.race is race
+    with pytest.raises(AttributeError, match="nothing_of_it"):
+        _ = refdelta.throughput.nothing_of_it

@@ -1,6 +1,8 @@
 """``--catalog`` and ``refdelta catalog``: tables by their names."""
 
+import contextlib
 import json
+import sqlite3
 
 import pyarrow as pa
 import pytest
@@ -102,3 +104,17 @@ def test_no_message_shows_a_password(cli):
     done = cli("catalog", "tables", "--catalog", "postgresql+psycopg://ada:hunter2@nowhere.invalid/db")
     assert done.status == 1
     assert "hunter2" not in done.err
+
+
+def test_the_time_after_which_a_wait_for_the_database_ends(cli, fails, url, orders, monkeypatch):
+    path = url.removeprefix("sqlite:///")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        rename = ("catalog", "rename", orders, "sales.old")
+        ended = "a lock that another session holds ended after"
+        assert ended in fails(*rename, "--catalog-timeout", 0.2)
+        monkeypatch.setenv("REFDELTA_CATALOG_TIMEOUT", "0.2")
+        assert "sets the limit, which is 0.2 s" in fails(*rename)
+        assert cli("read", orders, "--format", "csv").status == 0
+    assert "'soon' is not a valid float" in cli("read", orders, "--catalog-timeout", "soon").err
+    assert "timeout is a number of seconds above 0" in fails("read", orders, "--catalog-timeout", 0)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.api.transaction import WriteTransaction
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.cli import render
 from refdelta.transaction.results import CommitResult
 
@@ -121,17 +121,17 @@ def test_with_deletion_vectors_files_stay_and_that_is_said(cli, tmp_path):
 def test_a_statement_that_lost_runs_again_as_often_as_it_may(cli, tmp_path, monkeypatch):
     write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "n": [0, 0]}))
     (tmp_path / "s.csv").write_text("id,n\n1,7\n3,7\n")
-    commit, others = WriteTransaction.commit, []
+    commit, others = TableTransaction.commit, []
 
     def beaten(transaction):
         if others:
             others.pop()
             with DeltaTable(tmp_path / "t").begin() as other:
                 other.update({"n": "n + 1"}, predicate="id = 1")
-                commit(other)
+                commit(other._transaction)
         return commit(transaction)
 
-    monkeypatch.setattr(WriteTransaction, "commit", beaten)
+    monkeypatch.setattr(TableTransaction, "commit", beaten)
     for command in (
         ("update", tmp_path / "t", "--set", "n=n+10", "--where", "id = 1"),
         ("merge", tmp_path / "t", tmp_path / "s.csv", "--on", "s.id = t.id", "--update", "n=t.n + s.n", "--insert-all"),

@@ -128,7 +128,8 @@ def test_alter_in_short(cli, table):
 
 def test_each_option_of_alter_is_a_statement():
     named = {parameter.name for parameter in app.commands["alter"].params}
-    others = {"table", "storage_options", "outside", "catalog", "as_json", "isolation", "message"}
+    where = {"table", "storage_options", "outside", "catalog", "locations", "catalog_timeout"}
+    others = where | {"as_json", "isolation", "message"}
     assert named - others == {*_STATEMENTS, "allow_protocol_versions_increase", "truncate_history"}
 
 

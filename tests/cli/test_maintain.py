@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import CommitProperties, DeltaTable, write_deltalake
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.cli import maintaining
 from refdelta.transaction.results import CommitResult
 
@@ -45,6 +46,27 @@ def test_optimize_puts_small_files_together(cli, small):
     newest = cli("history", small, "--limit", 1, "--json").json[0]
     assert (newest["operation"], newest["userMetadata"]) == ("OPTIMIZE", "nightly")
     assert cli("optimize", small).out == "no file is worth rewriting: nothing was written\n"
+
+
+def test_optimize_runs_again_after_a_conflict_as_often_as_it_may(cli, small, monkeypatch):
+    commit, lost = TableTransaction.commit, []
+
+    def beaten_once(txn, *arguments, **options):
+        if not lost:
+            lost.append(True)
+            DeltaTable(small).delete("true")
+        return commit(txn, *arguments, **options)
+
+    monkeypatch.setattr(TableTransaction, "commit", beaten_once)
+    failed = cli("optimize", small, "--z-order-by", "id")
+    assert failed.status == 1
+    assert "another writer removed files" in failed.err
+    lost.clear()
+    write_deltalake(small, pa.table({"id": [1], "day": ["a"]}), mode="append")
+    second = cli("optimize", small, "--z-order-by", "id", "--attempts", "2")
+    assert second.status == 0
+    assert second.err.startswith("refdelta: z_order sorts rows"), "a warning is one line, as an error"
+    assert second.err.count("\n") == 1
 
 
 def test_optimize_of_some_partitions_and_sizes(cli, small):

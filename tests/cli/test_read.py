@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta import DeltaTable, write_deltalake
+from refdelta import DeltaTable, errors, write_deltalake
 
 NESTED = pa.table(
     {
@@ -191,3 +191,85 @@ def test_what_changed(cli, fails, tmp_path):
     assert last["_commit_version"] == 2
     assert "after version 2" in fails("changes", uri, "--from", 3)
     assert "ending_timestamp is a datetime or an ISO 8601 string, not 'soon'" in fails("changes", uri, "--to", "soon")
+
+
+# --- dates and times that Python does not have -------------------------------------------------------------------
+
+
+@pytest.fixture
+def far(tmp_path):
+    """A table with times of the years 10000, 294247 and 0, also in a struct, a list and a map, and its values."""
+    days = pa.array([0, 2_932_897, -719_163], pa.int32()).view(pa.date32())
+    micros = pa.array([0, 253_402_300_800_000_000, -62_135_596_800_000_001], pa.int64())
+    rows = {
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "d": days,
+        "at": micros.view(pa.timestamp("us", "UTC")),
+        "wall": micros.view(pa.timestamp("us")),
+        "s": pa.StructArray.from_arrays([days], ["d"]),
+        "l": pa.ListArray.from_arrays([0, 1, 2, 3], days),
+        "m": pa.MapArray.from_arrays([0, 1, 2, 3], days, micros.view(pa.timestamp("us", "UTC"))),
+    }
+    uri = tmp_path / "far"
+    write_deltalake(uri, pa.table(rows), configuration={"delta.enableChangeDataFeed": "true"})
+    return uri
+
+
+FAR = [
+    {"d": "1970-01-01", "at": "1970-01-01T00:00:00Z", "wall": "1970-01-01T00:00:00"},
+    {"d": "+10000-01-01", "at": "+10000-01-01T00:00:00Z", "wall": "+10000-01-01T00:00:00"},
+    {"d": "0000-12-31", "at": "0000-12-31T23:59:59.999999Z", "wall": "0000-12-31T23:59:59.999999"},
+]
+
+
+def test_far_times_as_json(cli, far):
+    found = sorted(cli("read", far, "--json").json, key=lambda row: row["id"])
+    for row, expected in zip(found, FAR, strict=True):
+        assert {name: row[name] for name in expected} == expected
+        assert (row["s"], row["l"], row["m"]) == (
+            {"d": expected["d"]},
+            [expected["d"]],
+            {expected["d"]: expected["at"]},
+        )
+
+
+def test_far_times_as_a_table(cli, far):
+    lines = cli("read", far, "--columns", "id,d,at,wall").out.splitlines()
+    assert sorted(" ".join(line.split()) for line in lines[2:]) == [
+        "1 1970-01-01 1970-01-01 00:00:00+00:00 1970-01-01 00:00:00",
+        "2 +10000-01-01 +10000-01-01 00:00:00+00:00 +10000-01-01 00:00:00",
+        "3 0000-12-31 0000-12-31 23:59:59.999999+00:00 0000-12-31 23:59:59.999999",
+    ]
+
+
+def test_far_times_as_csv(cli, far):
+    rows = list(csv.DictReader(io.StringIO(cli("read", far, "--format", "csv").out)))
+    found = {row["id"]: (row["at"], row["wall"]) for row in rows}
+    assert found["1"] == ("1970-01-01 00:00:00.000000Z", "1970-01-01 00:00:00.000000")
+    assert found["2"] == ("+10000-01-01T00:00:00Z", "+10000-01-01T00:00:00")
+    assert sorted(row["d"] for row in rows) == ["+10000-01-01", "0000-12-31", "1970-01-01"]
+    assert [json.loads(row["l"]) for row in sorted(rows, key=lambda row: row["id"])] == [[each["d"]] for each in FAR]
+
+
+def test_far_times_in_other_commands(cli, far):
+    DeltaTable(far).delete("id = 2")
+    assert any(row["d"] == "+10000-01-01" for row in cli("changes", far, "--json").json)
+    assert "+10000-01-01" in cli("changes", far, "--columns", "d,at").out
+    assert "+10000-01-01 00:00:00+00:00" in cli("diff", far, 0, 1).out
+    assert cli("diff", far, 0, 1, "--json").json["rows"][0]["at"] == "+10000-01-01T00:00:00Z"
+    assert cli("files", far).status == 0
+    assert cli("files", far, "--json").status == 0
+
+
+def test_a_row_with_a_far_time_in_an_error(far):
+    table = DeltaTable(far)
+    table.alter.add_constraint({"near": "id = 2 OR d < DATE '3000-01-01'"})
+    with pytest.raises(errors.ConstraintViolationError, match=r"d='\+10000-01-01'"):
+        table.update({"id": "id + 10"}, predicate="id = 2")
+
+
+def test_partitions_of_far_times(cli, tmp_path):
+    days = pa.array([2_932_897, 0], pa.int32()).view(pa.date32())
+    write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "d": days}), partition_by=["d"])
+    assert {row["d"] for row in DeltaTable(tmp_path / "t").partitions()} == {"+10000-01-01", dt.date(1970, 1, 1)}
+    assert "+10000-01-01" in cli("files", tmp_path / "t").out

@@ -68,7 +68,7 @@ def test_no_commit_waits_for_one_and_each_multiple_of_the_property_has_one(tmp_p
     assert checkpoints(tmp_path) == [2, 4, 6, 8]
     assert parse_last_checkpoint((tmp_path / "_delta_log/_last_checkpoint").read_bytes()).version == 8
     append(table)
-    assert [file.version for file in table._snapshot.segment.commits] == [9, 10]
+    assert [file.version for file in table._handle.snapshot.segment.commits] == [9, 10]
     assert table.count() == DeltaTable(tmp_path).count() == 11
 
 
@@ -147,12 +147,12 @@ def test_one_of_another_writer_is_found_and_not_written_again(tmp_path, soon):
     background.settle()
     assert checkpoints(tmp_path) == [10]
     # Nothing has shown it to the handle: its listings begin later.
-    assert table._snapshot.segment.checkpoint is None or table._snapshot.segment.checkpoint.version == 10
+    assert table._handle.snapshot.segment.checkpoint is None or table._handle.snapshot.segment.checkpoint.version == 10
     append(table, 1)
     background.settle()
     assert checkpoints(tmp_path) == [10, 20]
     append(table, 1)
-    assert table._snapshot.segment.checkpoint.version == 20
+    assert table._handle.snapshot.segment.checkpoint.version == 20
     assert table.count() == DeltaTable(tmp_path).count() == 22
 
 
@@ -170,13 +170,13 @@ def test_one_that_comes_late_spares_this_one(tmp_path, gate, soon):
     assert checkpoints(tmp_path) == [15]
     stale = load_snapshot(table.store, 14)
     assert stale.segment.checkpoint is None
-    table._snapshot = stale
+    table._handle.snapshot = stale
     append(table, 5)
     background.settle()
     # At 20 the hint shows it: the tail since then is not worth another one.
     assert checkpoints(tmp_path) == [15]
     append(table, 1)
-    assert [file.version for file in table._snapshot.segment.commits] == [*range(16, 22)]
+    assert [file.version for file in table._handle.snapshot.segment.commits] == [*range(16, 22)]
     assert table.count() == DeltaTable(tmp_path).count() == 22
 
 

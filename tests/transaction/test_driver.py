@@ -447,7 +447,7 @@ def test_the_snapshot_before_a_commit_does_not_wait_for_the_collector_of_cycles(
         gc.disable()
         try:
             with table.begin() as txn:
-                seen.append(weakref.ref(txn.existing))
+                seen.append(weakref.ref(txn._transaction.existing))
                 for _ in range(winners):
                     write_deltalake(tmp_path, rows, mode="append", storage_options=QUICKLY)
                 txn.append(rows)

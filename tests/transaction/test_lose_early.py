@@ -7,8 +7,9 @@ import refdelta
 from refdelta import DeltaTable, observe_commits
 from refdelta.engine.parquet import write
 from refdelta.errors import ConcurrentModificationError, InvalidLogError
-from refdelta.operations.dml import rewrite, update
+from refdelta.operations.dml import update
 from refdelta.operations.merge.execution import MergeExecution
+from refdelta.operations.shared import rewrite
 
 ROWS = pa.table({"id": pa.array(range(100)), "n": pa.array([0] * 100)})
 

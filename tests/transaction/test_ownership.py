@@ -159,7 +159,7 @@ def test_in_memory_too():
     write_deltalake("memory://dropped", ROWS)
     txns = [DeltaTable("memory://dropped").begin()]
     txns[0].append(ROWS)
-    store = txns[0].store
+    store = txns[0]._transaction.store
     with pytest.warns(ResourceWarning, match="its 1 files are removed"):
         dropped(txns)
     assert sum(info.key.endswith(".parquet") for info in store.list()) == 1
@@ -172,7 +172,7 @@ def test_no_warning_without_files_or_after_an_end(path, does):
         case "reads":
             txn.read()
         case "deletes":
-            txn.set_properties({"mine": "1"})
+            txn.set_table_properties({"mine": "1"})
         case "commits":
             txn.append(ROWS)
             txn.commit()

@@ -11,10 +11,10 @@ from pyroaring import BitMap64
 
 from refdelta import CommitProperties, DeltaTable, RowBudget, errors, write_deltalake
 from refdelta.core.conflicts.state import AddedRows
-from refdelta.core.expressions.predicate import TRUE
 from refdelta.core.log.actions import Add
 from refdelta.core.rows.deletion_vector import locate, parse_bitmap
 from refdelta.engine.log.state import to_adds
+from refdelta.expressions.predicate import TRUE
 from refdelta.transaction.row_matching import RowMatching, only
 
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.isolationLevel": "Serializable"}
@@ -164,7 +164,7 @@ def test_a_predicate_that_fails_over_a_new_row_matches_it(tmp_path):
 
 
 def test_the_finer_test_sees_all_rows_that_moved_to_a_file_at_once(tmp_path):
-    snapshot = table(tmp_path)._snapshot
+    snapshot = table(tmp_path)._handle.snapshot
     (add,) = to_adds(snapshot.files)
     asked = []
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.verifier.run import verify
 
 ROWS = pa.table(

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handmade import checkpoint_file
+from refdelta.arrow.text_maps import TextMaps
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Remove
 from refdelta.core.log.paths import same_path
 from refdelta.core.log.replay import Replay
-from refdelta.engine.arrow.text_maps import TextMaps
 from refdelta.engine.log.state import adds_table, key_of, removes_table, to_adds
 from refdelta.verifier import file_index, log_files
 from refdelta.verifier.log_files import CheckpointRows

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from handmade import Handmade, checkpoint_file, metadata
-from refdelta import CommitProperties, DeltaTable, Transaction, write_deltalake
+from refdelta import AppTransaction, CommitProperties, DeltaTable, write_deltalake
 from refdelta.verifier.checkpoints import spark_hash
 from refdelta.verifier.run import verify
 from verifier.tables import SCHEMA, add, found, protocol, remove, table
@@ -27,7 +27,7 @@ def path(tmp_path):
         write_deltalake(uri, ROWS, mode="append")
     handle = DeltaTable(uri)
     handle.delete("id = 2")
-    properties = CommitProperties(app_transactions=[Transaction(app_id="app", version=7)])
+    properties = CommitProperties(app_transactions=[AppTransaction(app_id="app", version=7)])
     write_deltalake(uri, ROWS, mode="append", commit_properties=properties)
     handle = DeltaTable(uri)
     handle.create_checkpoint()

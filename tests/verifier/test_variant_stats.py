@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from handmade import field, struct
 from refdelta.core.rows.deletion_vector import _TO_Z85
-from refdelta.core.table.variant import decode, encode, parted
+from refdelta.table.variant import decode, encode, parted
 from refdelta.verifier.run import verify_store
 from verifier.tables import add, found, protocol, table
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from refdelta.core.table.types import StructType
-from refdelta.engine.arrow.schema import with_parts
+from refdelta.arrow.schema import with_parts
 from refdelta.schema import struct_of
+from refdelta.table.types import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

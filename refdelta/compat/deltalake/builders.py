@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import refdelta
     from refdelta.api.merge_builder import TableMerger as MergeBuilder
     from refdelta.compat.deltalake.writer.properties import WriterProperties
-    from refdelta.core.table.types import StructType
+    from refdelta.table.types import StructType
 
 
 class TableFeatures(Enum):

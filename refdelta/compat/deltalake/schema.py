@@ -9,12 +9,12 @@ from typing import Any, TypeAlias, Union
 
 import pyarrow as pa
 
+from refdelta.arrow.field_metadata import declared_schema, described_arrow
+from refdelta.arrow.schema import arrow_type, delta_type, large_schema
 from refdelta.compat.deltalake.arrow import given
-from refdelta.core.table import types
-from refdelta.engine.arrow.field_metadata import declared_schema, described_arrow
-from refdelta.engine.arrow.schema import arrow_type, delta_type, large_schema
 from refdelta.schema import Schema as EngineSchema
 from refdelta.schema import struct_of
+from refdelta.table import types
 
 __all__ = ["ArrayType", "Field", "MapType", "PrimitiveType", "Schema", "StructType", "VariantType"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from refdelta.compat.deltalake._util import encode_partition_value
-from refdelta.core.table.types import INTEGRAL, STRING, PrimitiveType
 from refdelta.errors import InvalidArgumentError, PredicateError
+from refdelta.table.types import INTEGRAL, STRING, PrimitiveType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from refdelta.core.table.types import StructType
+    from refdelta.table.types import StructType
 
 
 def to_spark(text: Any, schema: StructType) -> Any:

@@ -36,9 +36,9 @@ from refdelta.compat.deltalake.parquet_options import written_with
 from refdelta.compat.deltalake.properties import known_properties, with_version
 from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import assignments, in_texts, to_spark, tried
-from refdelta.core.table.types import StructType
 from refdelta.engine.log.timestamps import version_at, version_since
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
+from refdelta.table.types import StructType
 from refdelta.transaction.time_travel import milliseconds
 
 if TYPE_CHECKING:
@@ -352,7 +352,7 @@ class DeltaTable:
         self._own.load_as_version(self._moment(version))
 
     def _moment(self, version: int | str | datetime) -> int:
-        """A version, or that of a time; the oldest version for a time before it, as in deltalake."""
+        """The number of a version, by number or time. A time before the oldest one means the oldest one."""
         if isinstance(version, int):
             return version
         moment = milliseconds(version)

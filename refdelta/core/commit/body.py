@@ -16,7 +16,7 @@ from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.reads import EVERY_ROW, recorded_reads
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata, Metadata
-from refdelta.core.log.assigned import CommitClock, RowIds
+from refdelta.core.log.assigned import CommitClock, RowIds, assigned
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.replay import validate_commit
 from refdelta.core.rows.relocation import record
@@ -85,11 +85,13 @@ class CommitBody:
             waited_ms: milliseconds since the first attempt.
 
         Raises:
-            InvalidLogError: the commit would break the protocol.
+            InvalidLogError: the commit would break the protocol, or needs a version, a row id or a timestamp after
+                the last one.
             InvalidArgumentError: a file without ``numRecords`` in a table with row tracking.
         """
         if not self.stale:
             return
+        assigned(version, "version")
         actions = self.state.written({path: descriptor for path, (_, descriptor) in self._vectors.items()})
         validate_commit(actions, version=0 if self.prepared.read_version < 0 else None)
         if self.row_ids is not None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from refdelta.core.errors import InvalidArgumentError
 from refdelta.core.log.actions import Add
 from refdelta.core.log.statistics import num_records
-from refdelta.errors import InvalidArgumentError
 
 _LOCATED_BYTES = 48
 """The approximate number of bytes of memory for locating one row by its id."""

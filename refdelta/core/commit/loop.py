@@ -12,7 +12,7 @@ The shell (``refdelta/transaction/driver.py``, or a model checker) carries out e
 
 A put with an unknown outcome is settled before the next version is tried, so at most one version can ever hold this
 transaction: a delayed put cannot replace the commit of another writer. Therefore every result of the loop is certain,
-except :class:`~refdelta.errors.CommitOutcomeUnknownError`, which says how to find out.
+except :class:`~refdelta.core.errors.CommitOutcomeUnknownError`, which says how to find out.
 
 **A put at N+1 counts only where N exists.** ``TryCommit`` alone cannot tell a version that is still to come from one
 that log cleanup removed long ago, or from the log of a table that was deleted and created anew. So each put stands
@@ -55,13 +55,7 @@ from refdelta.core.conflicts.rules import (
     check,
 )
 from refdelta.core.conflicts.state import AddedRows, TransactionState, Unlocated
-from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata
-from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
-from refdelta.core.log.footprint import Footprint, fold_commit, fold_together, whole_number
-from refdelta.core.log.lean import FileLine, file_lines
-from refdelta.core.log.replay import file_key, validate_commit
-from refdelta.core.rows.touched import Facts
-from refdelta.errors import (
+from refdelta.core.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
@@ -69,6 +63,12 @@ from refdelta.errors import (
     InvalidArgumentError,
     InvalidLogError,
 )
+from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata
+from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
+from refdelta.core.log.footprint import Footprint, fold_commit, fold_together, whole_number
+from refdelta.core.log.lean import FileLine, file_lines
+from refdelta.core.log.replay import file_key, validate_commit
+from refdelta.core.rows.touched import Facts
 
 _CHUNK = 256
 """The most winners that are held in memory at a time."""

@@ -16,11 +16,11 @@ import msgspec
 from pyroaring import BitMap64
 
 from refdelta.core.commit import effects
+from refdelta.core.errors import DataFileNotFoundError, InvalidLogError
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.footprint import Footprint, fold_commit
 from refdelta.core.rows.file_state import vector_id
 from refdelta.core.rows.touched import Facts
-from refdelta.errors import DataFileNotFoundError, InvalidLogError
 
 R = TypeVar("R", bound=effects.Reply)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from refdelta.errors import InvalidArgumentError, unknown_name
+from refdelta.core.errors import InvalidArgumentError, unknown_name
 
 
 class IsolationLevel(enum.Enum):

@@ -12,7 +12,7 @@ from typing import Literal as OneOf
 
 from refdelta.core.conflicts.examples import QUERY, REARRANGING, UPDATING, TableKind, conflict
 from refdelta.core.conflicts.isolation import IsolationLevel
-from refdelta.errors import InvalidArgumentError, unknown_name
+from refdelta.core.errors import InvalidArgumentError, unknown_name
 
 Verdict = OneOf["never", "can", "always"]
 

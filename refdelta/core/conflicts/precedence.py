@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.reads import EVERY_ROW, PREDICATE_TEXT, AnyOf, ReadTable, RowPredicate
+from refdelta.core.errors import DeltaError
 from refdelta.core.log import claims
 from refdelta.core.log.footprint import Footprint
-from refdelta.errors import DeltaError
 
 _FILES_KEPT = 200_000
 """The number of files of winners that are kept to find an order. Above it, any predecessor of T is a conflict."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import msgspec
 from pyroaring import BitMap64
 
-from refdelta import errors
+from refdelta.core import errors
 from refdelta.core.conflicts.state import (
     FILES_DECIDE,
     ROWS_SORTED,

@@ -117,7 +117,14 @@ class Protocol(Action, frozen=True, kw_only=True, omit_defaults=True, rename="ca
 
 
 class Txn(Action, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """PROTOCOL.md, "Transaction Identifiers"."""
+    """The last version that an application recorded (PROTOCOL.md, "Transaction Identifiers").
+
+    Attributes:
+        app_id: the application's id.
+        version: its version.
+        last_updated: the time of the commit, in milliseconds since 1970, if it is known.
+        extra: fields that the specification does not define.
+    """
 
     app_id: str
     version: Int64

@@ -14,9 +14,33 @@ from typing import Any, Final
 
 import msgspec
 
+from refdelta.core.errors import InvalidArgumentError, InvalidLogError
 from refdelta.core.log.actions import Add, AnyAction, DomainMetadata, Metadata
+from refdelta.core.log.json_text import read_json
 from refdelta.core.log.statistics import num_records
-from refdelta.errors import InvalidArgumentError, InvalidLogError
+
+LAST: Final = 2**63 - 1
+"""The greatest number of the log: readers have 64 bits for versions, row ids, times, sizes and counts."""
+
+LAST_COLUMN_ID: Final = 2**31 - 1
+"""The greatest id of a column: the ``field_id`` of Parquet has 32 bits."""
+
+
+def assigned(number: int, kind: str, last: int = LAST) -> int:
+    """A number that a commit assigns, if it exists. Every counter of a table that only rises is assigned by this.
+
+    Args:
+        number: the number. Integers of Python have no end, those of readers have.
+        kind: the kind of number, for the message.
+        last: the greatest one.
+
+    Raises:
+        InvalidLogError: it is greater, so nothing may be committed.
+    """
+    if number > last:
+        raise InvalidLogError(f"the table has no {kind} left: the last one is {last}, and this needs {number}")
+    return number
+
 
 DOMAIN: Final = "delta.rowTracking"
 """The metadata domain with the highest row id."""
@@ -69,10 +93,7 @@ class CommitClock(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             InvalidLogError: the previous version has the greatest timestamp of 64 bits.
         """
-        stamp = max(self.now_ms + waited_ms, self.latest + 1)
-        if stamp >= 2**63:
-            raise InvalidLogError(f"no timestamp is later than that of the version before, {self.latest}")
-        return stamp
+        return assigned(max(self.now_ms + waited_ms, self.latest + 1), "in-commit timestamp")
 
     def noted(self, metadata: Metadata, version: int, stamp: int) -> Metadata:
         """The metadata of the commit, with the two properties for the start of in-commit timestamps.
@@ -100,11 +121,11 @@ def mark_of(domain: DomainMetadata) -> int:
         InvalidLogError: the domain has none.
     """
     try:
-        content: Any = json.loads(domain.configuration)
-    except (ValueError, RecursionError):
+        content: Any = read_json(domain.configuration)
+    except ValueError:
         content = None
     mark = content.get(_MARK) if isinstance(content, dict) else None
-    if type(mark) is not int:
+    if type(mark) is not int or not -1 <= mark <= LAST:
         raise InvalidLogError(f"the metadata domain {DOMAIN} has no {_MARK}: {domain.configuration[:200]}")
     return mark
 
@@ -139,6 +160,7 @@ class RowIds(msgspec.Struct, frozen=True):
 
         Raises:
             InvalidArgumentError: a new file without ``numRecords`` in its statistics.
+            InvalidLogError: there are not as many row ids left.
         """
         mark, found = self.mark, list[AnyAction]()
         for action in actions:
@@ -147,7 +169,7 @@ class RowIds(msgspec.Struct, frozen=True):
                 continue
             base, since = action.base_row_id, action.default_row_commit_version
             if base is None:
-                base, mark = mark + 1, mark + _rows(action)
+                base, mark = assigned(mark + 1, "row id"), assigned(mark + _rows(action), "row id")
             since = version if since is None else since
             found.append(msgspec.structs.replace(action, base_row_id=base, default_row_commit_version=since))
         return found if mark == self.mark else [*found, _domain(mark)]

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from refdelta.core.errors import InvalidLogError
 from refdelta.core.log.actions import DomainMetadata, Int64, Metadata, Protocol, Txn
 from refdelta.core.log.codec import action_body, decode_action, decode_json
-from refdelta.errors import InvalidLogError
 
 
 class FileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from refdelta.core.errors import InvalidArgumentError, InvalidLogError, NotEnoughMemoryError
 from refdelta.core.log.actions import (
     Add,
     AnyAction,
@@ -29,7 +30,6 @@ from refdelta.core.log.actions import (
     Sidecar,
     Txn,
 )
-from refdelta.errors import InvalidArgumentError, InvalidLogError, NotEnoughMemoryError
 
 FileOrTableAction = Add | Remove | Metadata | Protocol | Txn | DomainMetadata | Cdc | Sidecar | CheckpointMetadata
 

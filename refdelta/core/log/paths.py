@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 
 import msgspec
 
-from refdelta.errors import InvalidLogError, UnsafePathError
+from refdelta.core.errors import InvalidLogError, UnsafePathError
 
 LOG: Final = "_delta_log"
 SIDECARS: Final = f"{LOG}/_sidecars"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from refdelta.core.errors import InvalidLogError
 from refdelta.core.log.actions import (
     Add,
     AnyAction,
@@ -23,7 +24,6 @@ from refdelta.core.log.actions import (
     Txn,
 )
 from refdelta.core.log.paths import same_path
-from refdelta.errors import InvalidLogError
 
 FileKey = tuple[str, str | None]
 

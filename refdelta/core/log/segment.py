@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from refdelta.core.errors import InvalidLogError, VersionNotFoundError
 from refdelta.core.log.actions import Int64
 from refdelta.core.log.checksum import json_checksum, json_checksum_holds, unique_keys
 from refdelta.core.log.paths import LogName, commit_key, parse_log_name
-from refdelta.errors import InvalidLogError, VersionNotFoundError
 
 
 class LogFile(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
+from refdelta.core.errors import InvalidLogError, VersionNotFoundError
 from refdelta.core.log.actions import AnyAction, CommitInfo
 from refdelta.core.log.assigned import Enablement
 from refdelta.core.log.codec import decode_action
-from refdelta.errors import InvalidLogError, VersionNotFoundError
 
 
 def in_commit_timestamp(data: bytes | Sequence[AnyAction], file: str) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from pyroaring import BitMap64
 
+from refdelta.core.errors import InvalidLogError
 from refdelta.core.log.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
 from refdelta.core.log.footprint import Footprint
 from refdelta.core.log.paths import same_path
@@ -44,8 +45,24 @@ class RowDelete:
             raise ValueError(f"{self.add.path}: a file that gets a deletion vector needs numRecords")
 
     def and_rows(self, other: RowDelete) -> RowDelete:
-        """The rows of both deletes, which are of the same file."""
+        """The rows of both deletes, which are of the same file.
+
+        Raises:
+            InvalidLogError: they are of two adds of one file, so that its rows are live twice.
+        """
+        if self.add.deletion_vector != other.add.deletion_vector:
+            raise live_twice(self.add.path)
         return RowDelete(self.add, self.base, union(self.rows, other.rows))
+
+
+def live_twice(path: str) -> InvalidLogError:
+    """The error for a file of which a version has two adds, with two deletion vectors. A commit has no two actions of a
+    path, so no commit can remove both.
+    """
+    return InvalidLogError(
+        f"the file {path!r} is live twice, with two deletion vectors: it can be read, but not changed; restore a "
+        "version without it"
+    )
 
 
 def tombstone(add: Add, *, now_ms: int, data_change: bool) -> Remove:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyroaring import BitMap, BitMap64
 
-from refdelta.errors import DataFileError, InvalidLogError, UnsafePathError
+from refdelta.core.errors import DataFileError, InvalidLogError, UnsafePathError
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import DeletionVectorDescriptor
@@ -297,7 +297,7 @@ def _native(view: memoryview, order: str) -> BitMap64:
 
 
 def _bitmap_size(view: memoryview) -> int:
-    """How many bytes the 32-bit Roaring bitmap at the start of ``view`` takes; the containers are checked to be
+    """The number of bytes of the 32-bit Roaring bitmap at the start of ``view``. Checks that its containers are
     there.
     """
     (cookie,) = struct.unpack_from("<I", view, 0)

@@ -15,6 +15,9 @@ from refdelta.engine.log.managed_log import STAGED
 from refdelta.errors import CatalogMismatchError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
+# Versions are claims, by the catalog and by file names: at most so many are listed one by one.
+_MOST = 1_000_000
+
 if TYPE_CHECKING:
     from refdelta.engine.log.managed_log import ManagedStore, Ratified, RatifiedCommit
 
@@ -77,11 +80,16 @@ def plan_adoption(log: ManagedStore, answer: Ratified) -> AdoptionPlan:
         else:
             break
         latest += 1
+    if abs(answer.latest - latest) > _MOST:
+        raise StorageError(
+            f"the latest version is {answer.latest} by the catalog, and {latest} by the folder: of those between them, "
+            f"no more than {_MOST} versions can be adopted or dropped"
+        )
     beyond = [version for version in files if version > latest]
     if beyond:
         raise StorageError(f"{commit_key(latest + 1)} is missing, but the log goes on: restore this file first")
     # Of a version with a checksum and without a commit it is known that it was ratified, and no more.
-    known = max(answer.latest, *(version for version, _ in checksums), -1)
+    known = max(answer.latest, *(version for version, _ in checksums if version <= answer.latest + _MOST), -1)
     dropped = [v for v in range(min(other, latest + 1), known + 1) if v > latest or v in held]
     return AdoptionPlan(
         latest,

@@ -13,10 +13,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import array_of, check_values
 from refdelta.core.log.actions import Add, CheckpointMetadata, DomainMetadata, Metadata, Protocol, Remove, Sidecar, Txn
 from refdelta.core.log.codec import decode_commit, without_unset
 from refdelta.core.log.paths import sidecar_key
-from refdelta.engine.arrow.arrays import array_of, check_values
 from refdelta.engine.log.state import (
     DELETION_VECTOR_TYPE,
     FILE_SCHEMA,
@@ -26,8 +26,9 @@ from refdelta.engine.log.state import (
     concat_files,
     removes_table,
 )
+from refdelta.engine.parquet.budget import checkpoint_budget
 from refdelta.engine.parquet.files import log_bytes, log_errors, open_parquet
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import InvalidLogError
 
 if TYPE_CHECKING:
@@ -35,10 +36,12 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import AnyAction
     from refdelta.core.log.segment import CheckpointFiles
+    from refdelta.engine.parquet.budget import Budget
     from refdelta_storage.base import Store
 
 _TRUE = pa.nulls(1).is_null()[0]
 _BATCH_ROWS = 1_000  # files that are streamed at once
+_ACTION_BYTES = 1_000  # an action as a value, on average
 
 # The actions of a checkpoint that are few, and become values.
 _SINGLE: dict[str, Any] = {
@@ -81,8 +84,9 @@ def read_checkpoint(store: Store, checkpoint: CheckpointFiles) -> CheckpointCont
     Raises:
         InvalidLogError: a file cannot be read or breaks the protocol; the error names it.
     """
-    actions, tables = _read(store, _sized(checkpoint), "add", FILE_SCHEMA, list(_SINGLE))
-    listed = _read(store, _sidecars(store, actions), "add", FILE_SCHEMA)[1]
+    budget = checkpoint_budget()
+    actions, tables = _read(store, _sized(checkpoint), "add", FILE_SCHEMA, list(_SINGLE), budget)
+    listed = _read(store, _sidecars(store, actions, checkpoint), "add", FILE_SCHEMA, (), budget)[1]
     named = [action for action in actions if isinstance(action, Sidecar)]
     own = () if any(map(len, tables)) else _first_of_this_engine(named, listed)
     files = concat_files(tables + listed)
@@ -112,9 +116,11 @@ def adds_of(sidecar: Sidecar) -> int | None:
 
 def read_tombstones(store: Store, checkpoint: CheckpointFiles) -> pa.Table:
     """The ``remove`` actions of a checkpoint, of ``TOMBSTONE_SCHEMA``. Raises ``InvalidLogError``."""
-    actions, tables = _read(store, _sized(checkpoint), "remove", TOMBSTONE_SCHEMA, ["sidecar"])
+    budget = checkpoint_budget()
+    actions, tables = _read(store, _sized(checkpoint), "remove", TOMBSTONE_SCHEMA, ["sidecar"], budget)
     sidecars = [action for action in actions if isinstance(action, Sidecar) and adds_of(action) is None]
-    return concat_files(tables + _read(store, _sidecars(store, sidecars), "remove", TOMBSTONE_SCHEMA)[1])
+    listed = _read(store, _sidecars(store, sidecars, checkpoint), "remove", TOMBSTONE_SCHEMA, (), budget)[1]
+    return concat_files(tables + listed)
 
 
 def iter_files(store: Store, checkpoint: CheckpointFiles) -> Iterator[pa.Table]:
@@ -122,10 +128,10 @@ def iter_files(store: Store, checkpoint: CheckpointFiles) -> Iterator[pa.Table]:
 
     Only as many batches are read as the caller takes; memory is bounded by a batch, or by a file in JSON.
     """
-    actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"])
-    for key, size in (*_sized(checkpoint), *_sidecars(store, actions)):
+    actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"], checkpoint_budget())
+    for key, size in (*_sized(checkpoint), *_sidecars(store, actions, checkpoint)):
         if key.endswith(".json"):
-            yield _read_file(store, (key, size), "add", FILE_SCHEMA, ())[1]
+            yield _read_file(store, (key, size), "add", FILE_SCHEMA, (), checkpoint_budget())[1]
             continue
         with log_errors(key):
             parquet = open_parquet(store, key, size)
@@ -142,19 +148,19 @@ def iter_files(store: Store, checkpoint: CheckpointFiles) -> Iterator[pa.Table]:
 
 def sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
     """The keys of a checkpoint's sidecars. Raises ``InvalidLogError``."""
-    return [sidecar_key(sidecar.path, store.uri) for sidecar in read_sidecars(store, checkpoint)]
+    return [key for key, _ in _sidecars(store, read_sidecars(store, checkpoint), checkpoint)]
 
 
 def read_sidecars(store: Store, checkpoint: CheckpointFiles) -> list[Sidecar]:
     """The ``sidecar`` actions of a checkpoint. Raises ``InvalidLogError``."""
-    actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"])
+    actions, _ = _read(store, _sized(checkpoint), "", TOMBSTONE_SCHEMA, ["sidecar"], checkpoint_budget())
     return [action for action in actions if isinstance(action, Sidecar)]
 
 
 def listed_by(store: Store, sidecars: Sequence[Sidecar]) -> list[pa.Table]:
     """Path and deletion vector of the files that sidecars list, a table for each. Raises ``InvalidLogError``."""
     schema = pa.schema([FILE_SCHEMA.field(name) for name in ("path", "deletionVector", "size")])
-    return _read(store, _sidecars(store, sidecars), "add", schema)[1]
+    return _read(store, _sidecars(store, sidecars), "add", schema, (), checkpoint_budget())[1]
 
 
 # The key of a file, and its size in bytes by the log.
@@ -167,14 +173,25 @@ def _sized(checkpoint: CheckpointFiles) -> list[_Sized]:
     return [(file.key, file.size) for file in checkpoint.files]
 
 
-def _sidecars(store: Store, actions: Iterable[AnyAction]) -> list[_Sized]:
-    return [
-        (sidecar_key(action.path, store.uri), action.size_in_bytes) for action in actions if isinstance(action, Sidecar)
-    ]
+def _sidecars(store: Store, actions: Iterable[AnyAction], checkpoint: CheckpointFiles | None = None) -> list[_Sized]:
+    """The files of sidecars.
+
+    Raises:
+        InvalidLogError: a sidecar occurs twice: a checkpoint of some bytes could make much of one small file.
+    """
+    found: dict[str, int] = {}
+    for action in actions:
+        if isinstance(action, Sidecar):
+            key = sidecar_key(action.path, store.uri)
+            if key in found:
+                file = key if checkpoint is None else checkpoint.files[0].key
+                raise InvalidLogError(f"the checkpoint lists the sidecar {action.path!r:.200} twice", file=file)
+            found[key] = action.size_in_bytes
+    return list(found.items())
 
 
 def _read(
-    store: Store, files: Sequence[_Sized], action: str, schema: pa.Schema, singles: Sequence[str] = ()
+    store: Store, files: Sequence[_Sized], action: str, schema: pa.Schema, singles: Sequence[str], budget: Budget
 ) -> tuple[list[AnyAction], list[pa.Table]]:
     """Read files of a checkpoint in parallel.
 
@@ -184,21 +201,24 @@ def _read(
         action: the wanted file action: ``add`` or ``remove``.
         schema: its columns in the result.
         singles: the names of the other wanted actions.
+        budget: of the memory that the whole checkpoint takes.
 
     Returns:
         The other actions of all files, and the file actions of each, in the order of the files.
     """
     executor = ThreadExecutor.for_store(store, pa.chunked_array([array_of([size for _, size in files], pa.int64())]))
     run = executor.map if len(files) > 1 else map
-    contents = list(run(lambda file: _read_file(store, file, action, schema, singles), files))
+    contents = list(run(lambda file: _read_file(store, file, action, schema, singles, budget), files))
     return [one for others, _ in contents for one in others], [table for _, table in contents]
 
 
-def _read_file(store: Store, file: _Sized, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
+def _read_file(
+    store: Store, file: _Sized, action: str, schema: pa.Schema, singles: Sequence[str], budget: Budget
+) -> _Content:
     key, size = file
     if not key.endswith(".json"):
         with log_errors(key):
-            return _content(open_parquet(store, key, size), key, action, schema, singles)
+            return _content(open_parquet(store, key, size), key, action, schema, singles, budget)
     actions = decode_commit(log_bytes(store, key), key)
     others: list[AnyAction] = [one for one in actions if not isinstance(one, (Add, Remove))]
     if action == "add":
@@ -206,7 +226,9 @@ def _read_file(store: Store, file: _Sized, action: str, schema: pa.Schema, singl
     return others, removes_table([one for one in actions if isinstance(one, Remove)])
 
 
-def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Sequence[str]) -> _Content:
+def _content(
+    parquet: Any, key: str, action: str, schema: pa.Schema, singles: Sequence[str], budget: Budget
+) -> _Content:
     """The other actions of one Parquet file, and the rows with ``action``, its fields as the columns of ``schema``.
 
     Row groups with neither are skipped: most checkpoints have few tombstones. If row groups of files have no other
@@ -222,9 +244,13 @@ def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Se
         passes = [(sorted({*others, *files}), [*present, *inner])]
     actions: list[AnyAction] = []
     batches = []
-    for batch in chain.from_iterable(parquet.iter_held_batches(columns, groups) for groups, columns in passes):
+    room = budget.of_file(parquet.size)
+    held = (parquet.iter_held_batches(columns, groups, room) for groups, columns in passes)
+    for batch in chain.from_iterable(held):
         for name in (name for name in present if name in batch.schema.names):
-            actions += _values(batch.column(name), name, key)
+            found = _values(batch.column(name), name, key)
+            room.take(len(found) * _ACTION_BYTES)
+            actions += found
         if inner and action in batch.schema.names:
             batches += _flat(batch.column(action), schema, _REQUIRED_OF_ADDS if action == "add" else ())
     table = pa.Table.from_batches(batches, schema)
@@ -232,7 +258,7 @@ def _content(parquet: Any, key: str, action: str, schema: pa.Schema, singles: Se
     wanted = "stats" in schema.names and action == "add" and STATS_PARSED in fields
     if wanted and table["stats"].null_count == table.num_rows > 0:
         own = pa.schema([fields[STATS_PARSED]])
-        again = parquet.iter_held_batches(["add.path", f"add.{STATS_PARSED}"])
+        again = parquet.iter_held_batches(["add.path", f"add.{STATS_PARSED}"], None, room)
         parsed = pa.Table.from_batches([rows for batch in again for rows in _flat(batch.column("add"), own)], own)
         table = table.append_column(own.field(0), parsed.column(0))
     return actions, table

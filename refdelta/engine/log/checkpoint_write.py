@@ -19,7 +19,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
+from refdelta.arrow.arrays import array_of, nested_array, one_array, pieces
 from refdelta.core.log.actions import Action, Add, CheckpointMetadata, Metadata, Remove, Sidecar
 from refdelta.core.log.checkpoint_schedule import LISTED_ITSELF
 from refdelta.core.log.codec import encode_commit
@@ -31,13 +33,11 @@ from refdelta.core.log.segment import (
     encode_last_checkpoint,
     parse_last_checkpoint,
 )
-from refdelta.core.table.features import features_of
-from refdelta.engine.arrow.arrays import array_of, nested_array, one_array
 from refdelta.engine.log.checkpoint import ADDS_TAG, adds_of, listed_by, read_sidecars
 from refdelta.engine.log.commits import read_commits
 from refdelta.engine.log.identity import placed
 from refdelta.engine.log.managed_log import publish_through
-from refdelta.engine.log.newest_checkpoint import Layout
+from refdelta.engine.log.snapshot import Layout
 from refdelta.engine.log.state import (
     FILE_SCHEMA,
     STATS_PARSED,
@@ -48,9 +48,12 @@ from refdelta.engine.log.state import (
     without_shared,
 )
 from refdelta.engine.log.statistics import partition_values_parsed, stats_parsed
+from refdelta.engine.log.store_clock import time_of_newest
+from refdelta.engine.parquet.file_options import parquet_columns
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.parquet.layout import CODECS, codec_of, pages_of
 from refdelta.errors import InvalidArgumentError, InvalidLogError, StoreError
+from refdelta.table.features import features_of
 from refdelta_storage.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
@@ -152,7 +155,8 @@ def write_checkpoint(
     Args:
         store: the table's folder.
         snapshot: the version.
-        now_ms: the time at which retention ends, in milliseconds since 1970; None for now.
+        now_ms: the time at which retention ends, in milliseconds since 1970; None for the
+            present, see :func:`refdelta.engine.log.store_clock.time_of_newest`.
         top_level: the format of a checkpoint of the policy v2.
         policy: ``classic`` for the name that every reader knows; None for ``delta.checkpointPolicy``.
         replace: whether a file of that name is replaced; otherwise it stays, and nothing else is written.
@@ -166,7 +170,7 @@ def write_checkpoint(
         StoreError: the store refused or failed; no part of a checkpoint is visible then.
         InvalidLogError: the tombstones cannot be read again.
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = time_of_newest(snapshot) if now_ms is None else now_ms
     small = _small_actions(snapshot, now_ms)
     own_name = (policy or snapshot.properties.checkpoint_policy) == "v2" and "checkpointMetadata" in small
     if top_level != "parquet" and not own_name:
@@ -370,7 +374,12 @@ def _write_parquet(
     replace = unique or (replace and _is_there(store, key))
     write = store.open_output if replace else store.create_output
     with store_errors(f"write {key}"), write(key) as sink:
-        how = {"compression": form.codec, "data_page_version": form.pages, "store_schema": False}
+        how = {
+            "compression": form.codec,
+            "data_page_version": form.pages,
+            "store_schema": False,
+            "write_statistics": _bounded(schema),
+        }
         with pq.ParquetWriter(sink, schema, **how) as writer:
             if not unique:
                 writer.add_key_value_metadata({_MARK: mark})
@@ -384,6 +393,17 @@ def _write_parquet(
         size = sink.tell()
         placement.check()  # just before the file gets its name
     return size
+
+
+def _bounded(schema: pa.Schema) -> list[str] | bool:
+    """The columns with statistics in the footer of a checkpoint, as ``write_statistics`` of ``ParquetWriter``.
+
+    Floats have none: pyarrow leaves NaN out of the bounds, and a reader that skips row groups by them, such as DuckDB,
+    misses files with NaN in a partition column, and those whose own bounds in ``stats_parsed`` are NaN.
+    """
+    columns = [found for item in schema for found in parquet_columns(item.name, item.type)]
+    kept = [path for path, kind in columns if not pt.is_floating(kind)]
+    return kept if len(kept) < len(columns) else True
 
 
 def _is_there(store: Store, key: str) -> bool:
@@ -490,8 +510,8 @@ def _struct(columns: dict[str, pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _blocks(column: pa.ChunkedArray) -> Iterator[pa.Array]:
-    for start in range(0, len(column), _BLOCK):
-        yield one_array(column.slice(start, _BLOCK))
+    if len(column):
+        yield from (one_array(piece.column(0)) for piece in pieces(pa.table([column], [""]), _BLOCK))
 
 
 def _rows(schema: pa.Schema, name: str, values: pa.Array) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from refdelta.core.log.paths import checksum_key
 from refdelta.engine.log.identity import CommitIdentity, Placement
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError
-from refdelta_storage.base import Created, Exists
+from refdelta_storage.base import Committed, Exists
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def put_for(placement: Placement, key: str, data: bytes, is_of_another: Callable
         outcome = put(key, data)
         if isinstance(outcome, Exists) and _removes(placement, key, is_of_another):
             outcome = put(key, data)
-        if not isinstance(outcome, Created):
+        if not isinstance(outcome, Committed):
             return False
         stands = False
         try:

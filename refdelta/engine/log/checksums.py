@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from refdelta.core.log.checksum import decode_checksum
 from refdelta.core.log.paths import checksum_key
-from refdelta.core.table.features import features_of
 from refdelta.errors import DeltaError
+from refdelta.table.features import features_of
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:

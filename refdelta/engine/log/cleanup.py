@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from refdelta.core.log.paths import SIDECARS, VERSIONED, checkpoint_key, parse_log_name
 from refdelta.core.log.segment import build_segment, complete_checkpoints
-from refdelta.core.table.features import features_of
 from refdelta.engine.log.checkpoint import sidecars_of
 from refdelta.engine.log.checkpoint_write import write_checkpoint
 from refdelta.engine.log.identity import placed
 from refdelta.engine.log.listing import list_log
-from refdelta.engine.log.managed_log import STAGED, managed_by, staged_version
+from refdelta.engine.log.managed_log import STAGED, folder_of, maintenance_refused, managed_by, staged_version
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.parquet.files import log_errors, open_parquet, store_errors
 from refdelta.errors import InvalidLogError, VersionNotFoundError
+from refdelta.table.features import features_of
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
         StoreError: the store refused or failed. Files are deleted from the oldest on, so that no gap remains.
     """
     properties = snapshot.properties
-    managed = managed_by(store)
-    if managed is not None and managed.ratifier.maintenance is not None:
+    if maintenance_refused(store) is not None:
         return []
     if retention_ms is not None:
         expired_before = (now_ms - retention_ms) // _MINUTE_MS * _MINUTE_MS
@@ -66,7 +65,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
         expired_before = (now_ms - properties.log_retention_ms) // _DAY_MS * _DAY_MS
     else:
         return []
-    listing, oldest_kept = _expired(store, expired_before, snapshot.version)
+    listing, oldest_kept = _expired(snapshot, store, expired_before)
     names = [(name, info.key) for info in listing if (name := parse_log_name(info.key)) is not None]
     if all(name.hi >= oldest_kept for name, _ in names):
         return []
@@ -83,10 +82,10 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
             _name_one_classic(placement, now_ms)
             placement.check()
         with store_errors("clean up the log"):
-            if managed is None:
-                placement.store.delete_unchanged([infos[key] for key in keys])
-            else:
+            if snapshot.is_managed:
                 placement.store.delete(keys)  # of what its catalog has ratified
+            else:
+                placement.store.delete_unchanged([infos[key] for key in keys])
     keys += _clean_staged(store, min(expired_before, now_ms - _DAY_MS))
     if v2 and any(name.is_checkpoint for name, key in names if name.hi < keep):
         keys += _clean_sidecars(store, min(expired_before, now_ms - _DAY_MS))
@@ -150,22 +149,25 @@ def _sidecars_of(store: Store, checkpoint: CheckpointFiles) -> list[str]:
         return []  # another cleanup removed it meanwhile
 
 
-def _expired(store: Store, expired_before: int, newest: int) -> tuple[list[ObjectInfo], int]:
+def _expired(snapshot: Snapshot, store: Store, expired_before: int) -> tuple[list[ObjectInfo], int]:
     """The log's files up to the oldest version whose commit has not expired, and that version. The newest version never
     expires.
 
     The time of a commit is that of its file, moved forward where needed so that times rise with versions. The listing
     ends at that version: the names of a version's other files sort before the name of its commit.
     """
-    latest = 0
+    latest, newest = 0, snapshot.version
     listing: list[ObjectInfo] = []
     with store_errors("list the log"):
+        # The time of a commit in a catalog is that of its writer's clock, which may be slow.
+        files = folder_of(store).list(prefix=VERSIONED) if snapshot.is_managed else ()
+        made = {info.key: info.mtime_ms for info in files}
         for info in store.list(prefix=VERSIONED):
             listing.append(info)
             name = parse_log_name(info.key)
             if name is None or name.kind != "commit":
                 continue
-            latest = max(latest, info.mtime_ms)
+            latest = max(latest, info.mtime_ms, made.get(info.key, 0))
             if latest > expired_before or name.version >= newest:
                 return listing, min(name.version, newest)
     return listing, newest

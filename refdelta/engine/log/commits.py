@@ -14,12 +14,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from refdelta.arrow.arrays import array_of, check_values, concat
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.codec import decode_commit, decode_line
-from refdelta.engine.arrow.arrays import array_of, check_values
 from refdelta.engine.log.state import FILE_SCHEMA
-from refdelta.engine.scan.chunking import at_most
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor, at_most
 from refdelta.errors import InvalidLogError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
@@ -39,6 +38,8 @@ _BEGIN = b'{"add":'
 _BLOCK = 2**22  # bytes that are parsed at once; no line is longer
 _REQUIRED = ("path", "partitionValues", "size", "modificationTime", "dataChange")
 _NEVER = ("tags", "deletionVector")
+# Arrow's parser has a column for each partition column, whether a line has a value for it or not.
+_MOST_PARTITION_COLUMNS = 100
 
 
 def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]]:
@@ -120,7 +121,10 @@ def decode_to_columns(keys: Sequence[str], contents: Sequence[bytes]) -> tuple[l
 def _adds(parts: Sequence[memoryview]) -> list[pa.RecordBatch]:
     lines = b"".join(parts)
     first = decode_line(lines[: lines.find(b"\n")], "")
-    table = _parsed(lines, list(first.partition_values) if isinstance(first, Add) else [])
+    columns = list(first.partition_values) if isinstance(first, Add) else []
+    if len(columns) > _MOST_PARTITION_COLUMNS:
+        raise ValueError("more partition columns than are worth a column each")
+    table = _parsed(lines, columns)
     if not _one_a_line(lines, table.num_rows):
         raise ValueError("lines that are not one object each")
     return [_batch(batch.column(0), lines, table.num_rows) for batch in table.to_batches()]
@@ -174,7 +178,7 @@ def _maps(parts: dict[str, pa.Array], count: int) -> pa.MapArray:
     wide = len(parts)
     starts = np.arange(count + 1, dtype=np.int32) * np.int32(wide)
     offsets = pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(starts)])
-    items = pa.concat_arrays(parts.values()) if parts else pa.nulls(0, pa.string())
+    items = concat(parts.values(), pa.string())
     if wide > 1:
         order = np.arange(wide * count, dtype=np.int64).reshape(wide, count).ravel(order="F")
         items = items.take(pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)]))

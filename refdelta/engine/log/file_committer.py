@@ -15,7 +15,7 @@ from refdelta.core.commit.effects import Committed, Exists, Unknown
 from refdelta.core.log.paths import VERSIONED, commit_key, parse_log_name
 from refdelta.engine.log.listing import newest_version
 from refdelta.engine.log.timestamps import commit_time
-from refdelta.engine.scan.executor import ThreadExecutor, submitted
+from refdelta.engine.work.executor import ThreadExecutor, submitted
 from refdelta_storage import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class FileCommitter:
         # The commit files that were read or written, up to _HELD_BYTES.
         self._log: dict[int, bytes] = {}
         self._log_bytes = 0
-        # The hash of each of them, held or not.
+        # The hashes of those that are not held.
         self._hashes: dict[int, int] = {}
 
     # --- the committer ---
@@ -74,7 +74,7 @@ class FileCommitter:
         """Put the file if it does not exist."""
         outcome, winner = self._put(version, data)
         match outcome:
-            case storage.Created():
+            case storage.Committed():
                 self._hold(version, data)
                 return Committed()
             case storage.Exists():
@@ -129,7 +129,7 @@ class FileCommitter:
     def withdraw(self, version: int) -> None:
         """Delete the file, unless another one has taken its place by now."""
         found, content = self._store.head(commit_key(version)), read_commit(self._store, version)
-        if content is not None and hash(content) == self._hashes.get(version):
+        if content is not None and self._is_same(version, content):
             self._store.delete_unchanged([found])
 
     def time_ms(self, version: int) -> int:
@@ -181,10 +181,17 @@ class FileCommitter:
         self._hold(version, content)
 
     def _hold(self, version: int, data: bytes) -> None:
-        self._hashes[version] = hash(data)
-        if self._log_bytes + len(data) <= _HELD_BYTES and version not in self._log:
+        held = self._log.get(version)
+        if held is None and self._log_bytes + len(data) <= _HELD_BYTES:
             self._log[version] = data
             self._log_bytes += len(data)
+        elif held != data:
+            self._hashes[version] = hash(data)
+
+    def _is_same(self, version: int, content: bytes) -> bool:
+        """Whether a file that was read or written is still the same."""
+        known = self._hashes.get(version)
+        return content == self._log.get(version) if known is None else hash(content) == known
 
     def _look(self, version: int) -> effects.Answer:
         """Compare the version with the one that was read: the base by its identity, a winner by its content.
@@ -200,12 +207,11 @@ class FileCommitter:
         return self._or_replaced(version, self._of_content(version))
 
     def _of_content(self, version: int) -> effects.Answer:
-        known = self._hashes.get(version)
         try:
-            if known is None:
+            if version not in self._log and version not in self._hashes:
                 self._store.head(commit_key(version))
                 return effects.Yes()
-            same = hash(self._store.get(commit_key(version))) == known
+            same = self._is_same(version, self._store.get(commit_key(version)))
         except ObjectNotFoundError:
             return effects.No()
         return effects.Yes() if same else effects.Replaced()

@@ -17,7 +17,7 @@ from refdelta.core.commit.effects import No, Replaced, Yes
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import decode_line
 from refdelta.core.log.paths import LOG, SIDECARS
-from refdelta.engine.log.managed_log import managed_by
+from refdelta.engine.log.managed_log import folder_of, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError
@@ -88,9 +88,8 @@ class CommitIdentity(msgspec.Struct, frozen=True):
         """
         if self.file.tag is not None:
             return self if self.stands(store) else None
-        managed = managed_by(store)
         try:
-            found = (store if managed is None else managed.inner).head(self.file.key)
+            found = folder_of(store).head(self.file.key)
         except ObjectNotFoundError:
             return None
         # If the content is that of this commit now, it was when the tag was asked for.

@@ -22,7 +22,7 @@ from refdelta.engine.log.listing import find_segment, list_log
 from refdelta.engine.log.managed_log import publish_through
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
-from refdelta_storage.base import Created
+from refdelta_storage.base import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,7 +97,7 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
     key, data = compacted_key(lo, hi), encode_commit(actions)
     with placed(store, snapshot) as placement, store_errors(f"write {key}"):
         placement.writes(key, data)
-        return key if isinstance(placement.store.put_if_absent(key, data), Created) else None
+        return key if isinstance(placement.store.put_if_absent(key, data), Committed) else None
 
 
 def _after_checkpoint(store: Store) -> int:

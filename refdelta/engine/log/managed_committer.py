@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refdelta.core.commit import effects
+from refdelta.core.log.paths import commit_key
 from refdelta.engine.log.file_committer import FileCommitter
-from refdelta.engine.log.managed_log import Refused, managed_by
+from refdelta.engine.log.managed_log import Exists, managed_by
 from refdelta.errors import InternalError
-from refdelta_storage.base import Created, Unknown
+from refdelta_storage import base as storage
+from refdelta_storage.base import Committed, Unknown
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -29,12 +31,14 @@ class ManagedCommitter(FileCommitter):
         """Propose the commit; version 0 is put into the log, and registered by the caller."""
         if version == 0:
             return super().commit(version, data)
-        match self._log_of.propose(version, data):
-            case Created():
+        match self._store.put_if_absent(commit_key(version), data):
+            case Committed():
                 self._hold(version, data)
                 return effects.Committed()
-            case Refused(winners):
+            case Exists(winners):
                 return effects.Exists(self._contents(version, winners))
+            case storage.Exists():
+                return effects.Exists()
             case Unknown(cause):
                 return effects.Unknown(cause)
 

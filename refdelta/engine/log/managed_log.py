@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import builtins
 import heapq
+import re
 import threading
 import uuid
 from collections.abc import Container, Iterable, Iterator
@@ -29,7 +30,8 @@ from refdelta.core.log.paths import LOG, MAX_VERSION, VERSIONED, checksum_key, c
 from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import CatalogMismatchError, UnsupportedFeatureError
-from refdelta_storage.base import Created, Exists, ObjectInfo, PutOutcome, Store, Unknown
+from refdelta_storage import base as storage
+from refdelta_storage.base import Committed, ObjectInfo, PutOutcome, Store, Unknown
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 from refdelta_storage.memory import MemoryStore
 from refdelta_storage.wrappers import WrapperStore
@@ -47,6 +49,7 @@ TABLE_ID = "refdelta.tableId"
 """The property with the id of the table in its catalog, by which another table in its folder is recognized."""
 
 STAGED = f"{LOG}/_staged_commits"
+_STAGED_NAME = re.compile(r"([0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 _TRIES = 3
 _DIGITS = 20
 _REMEMBERED = 10_000
@@ -69,6 +72,9 @@ class RatifiedCommit:
         timestamp_ms: its in-commit timestamp, in milliseconds since 1970 (UTC).
         file_name: the name of its file in ``_delta_log/_staged_commits``; None if the catalog holds the content.
         data: the content; None if it is staged, or not sent along. A proposal has it in either case.
+
+    Raises:
+        ValueError: a field is not what a catalog may claim. Its answers are input, like a log.
     """
 
     version: int
@@ -76,6 +82,21 @@ class RatifiedCommit:
     timestamp_ms: int
     file_name: str | None = None
     data: bytes | None = None
+
+    def __post_init__(self) -> None:
+        _check_number("version", self.version, 0)
+        _check_number("size", self.size, 0)
+        _check_number("timestamp", self.timestamp_ms, 0)
+        name = self.file_name
+        if name is not None and not (isinstance(name, str) and named_version(name) == self.version):
+            raise ValueError(
+                f"names {str(name)[:200]!r} as the staged commit of version {self.version}, whose name "
+                f"is like {self.version:020d}.<uuid>.json"
+            )
+        if not isinstance(self.data, bytes | None):
+            raise ValueError(  # noqa: TRY004 - a claim, and no argument
+                f"holds a commit of version {self.version} whose content is no bytes"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +109,25 @@ class Ratified:
             are published.
         session: the identity of the database that has answered, which another one in its place does not have (a copy
             that was restored, a replica); None if that is not known.
+
+    Raises:
+        ValueError: the latest version is none, or there is a gap.
     """
 
     latest: int
     commits: tuple[RatifiedCommit, ...] = ()
     session: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_number("latest version", self.latest, -1)
+        first = self.latest + 1 - len(self.commits)
+        if any(commit.version != version for version, commit in enumerate(self.commits, first)):
+            versions = [commit.version for commit in self.commits]
+            raise ValueError(f"names versions {versions[:20]}, with {self.latest} as the latest")
+
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Exists(storage.Exists):
     """The version is ratified already. It may be ours, from a request without a reply.
 
     Attributes:
@@ -129,11 +160,11 @@ class Ratifier(Interface):
     def ratified(self, first: int = 0) -> Ratified:
         """The latest version, and the commits from ``first`` on that it still holds."""
 
-    def propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+    def propose(self, commit: RatifiedCommit) -> Committed | Exists | Unknown:
         """Ratify a commit, if its version is the next one.
 
         Returns:
-            ``Created`` if it is ratified; ``Refused`` if another commit has the version; ``Unknown`` without a certain
+            ``Committed`` if it is ratified; ``Exists`` if another commit has the version; ``Unknown`` without a certain
             answer. Raises ``StorageError`` only if it is certain that it was not and will not be ratified.
         """
 
@@ -179,6 +210,11 @@ class ManagedStore(WrapperStore):
 
     # --- the catalog ---
 
+    @property
+    def authority(self) -> ManagedStore:
+        """This log, for :func:`managed_by`."""
+        return self
+
     def ask(self, first: int = 0) -> Ratified:
         """The catalog's answer of this moment; see :meth:`Ratifier.ratified`.
 
@@ -195,9 +231,6 @@ class ManagedStore(WrapperStore):
     def _ask(self, first: int = 0) -> Ratified:
         before = self._latest
         answer = self.ratifier.ratified(first)
-        versions = [commit.version for commit in answer.commits]
-        if versions and versions != [*range(answer.latest + 1 - len(versions), answer.latest + 1)]:
-            raise StorageError(f"{self.ratifier.name} names versions {versions}, with {answer.latest} as the latest")
         if answer.latest < before:
             raise self._mismatch(
                 BEHIND, f"the latest version is {answer.latest} by the catalog, before it was {before}"
@@ -205,7 +238,7 @@ class ManagedStore(WrapperStore):
         self._remember(answer.commits)
         self._latest = max(self._latest, answer.latest)
         if first == 0:
-            self._published = max(self._published, versions[0] - 1 if versions else answer.latest)
+            self._published = max(self._published, answer.latest - len(answer.commits))
         return answer
 
     def _compare(self, seen: int) -> None:
@@ -320,7 +353,7 @@ class ManagedStore(WrapperStore):
             kind,
         )
 
-    def propose(self, version: int, data: bytes) -> Created | Refused | Unknown:
+    def propose(self, version: int, data: bytes) -> Committed | Exists | Unknown:
         """Have a commit ratified: staged under a new name, unless the catalog holds contents.
 
         Raises:
@@ -338,10 +371,10 @@ class ManagedStore(WrapperStore):
             # The content goes along for catalogs that have to know what a commit changes.
             commit = RatifiedCommit(version, len(data), timestamp, self._stage(version, data), data)
         outcome = self._propose(commit)
-        if isinstance(outcome, Created):
+        if isinstance(outcome, Committed):
             self._remember([commit if self.ratifier.inline else replace(commit, data=None)])
             self._latest = max(self._latest, version)
-        elif isinstance(outcome, Refused) and outcome.winners:
+        elif isinstance(outcome, Exists) and outcome.winners:
             self._remember(outcome.winners)
             # A catalog that forgets these has gone back, and is asked before the next proposal.
             self._latest = max(self._latest, outcome.winners[-1].version)
@@ -364,7 +397,7 @@ class ManagedStore(WrapperStore):
             return False
         return True
 
-    def _propose(self, commit: RatifiedCommit) -> Created | Refused | Unknown:
+    def _propose(self, commit: RatifiedCommit) -> Committed | Exists | Unknown:
         try:
             return self.ratifier.propose(commit)
         except CatalogReplacedError:
@@ -378,7 +411,7 @@ class ManagedStore(WrapperStore):
     def _stage(self, version: int, data: bytes) -> str:
         for _ in range(_TRIES):
             name = f"{version:020d}.{uuid.uuid4()}.json"
-            if isinstance(self.inner.put_if_absent(f"{STAGED}/{name}", data), Created):
+            if isinstance(self.inner.put_if_absent(f"{STAGED}/{name}", data), Committed):
                 return name
         raise StorageError(f"the commit for version {version} cannot be staged: the store gives no certain answer")
 
@@ -521,9 +554,9 @@ class ManagedStore(WrapperStore):
         key, data = commit_key(commit.version), self.content(commit)
         for _ in range(_TRIES):
             match self.inner.put_if_absent(key, data):
-                case Created():
+                case Committed():
                     return True
-                case Exists():
+                case storage.Exists():
                     if self.inner.get(key) != data:
                         raise self._mismatch(
                             OTHER, f"{key} is not the commit that the catalog has ratified as this version"
@@ -560,8 +593,7 @@ class ManagedStore(WrapperStore):
         version = _version(key)
         if not version:
             return self.inner.put_if_absent(key, data)
-        outcome = self.propose(version, data)
-        return Exists() if isinstance(outcome, Refused) else outcome
+        return self.propose(version, data)
 
     def put(self, key: str, data: bytes) -> None:
         if _version(key) is not None:
@@ -674,11 +706,13 @@ class ManagedStore(WrapperStore):
 
 def managed_by(store: Store) -> ManagedStore | None:
     """The catalog-managed log in or below a store; None if commits are files."""
-    while isinstance(store, WrapperStore):
-        if isinstance(store, ManagedStore):
-            return store
-        store = store.inner
-    return None
+    return store.authority  # type: ignore[no-any-return]
+
+
+def folder_of(store: Store) -> Store:
+    """The store of a table's folder, without the catalog-managed log around it."""
+    managed = managed_by(store)
+    return store if managed is None else managed.inner
 
 
 def publish_through(store: Store, version: int) -> None:
@@ -728,6 +762,12 @@ def check_place(store: Store, protocol: Protocol, metadata: Metadata) -> None:
         )
 
 
+def maintenance_refused(store: Store) -> str | None:
+    """The reason why the table's catalog does not permit maintenance; None if it does, or if there is no catalog."""
+    managed = managed_by(store)
+    return None if managed is None else managed.ratifier.maintenance
+
+
 def check_maintenance(store: Store, what: str) -> None:
     """Refuse maintenance that the table's catalog does not permit.
 
@@ -738,9 +778,8 @@ def check_maintenance(store: Store, what: str) -> None:
     Raises:
         UnsupportedFeatureError: the catalog does not permit it.
     """
-    managed = managed_by(store)
-    if managed is not None and managed.ratifier.maintenance is not None:
-        raise UnsupportedFeatureError(["catalogManaged"], what, managed.ratifier.maintenance)
+    if (reason := maintenance_refused(store)) is not None:
+        raise UnsupportedFeatureError(["catalogManaged"], what, reason)
 
 
 def _version(key: str) -> int | None:
@@ -760,15 +799,19 @@ def _info(commit: RatifiedCommit) -> ObjectInfo:
 
 
 def _staged_key(commit: RatifiedCommit) -> str:
-    return f"{STAGED}/{_checked(commit.file_name or '')}"
+    return f"{STAGED}/{commit.file_name}"
 
 
 def _differ(one: object, other: object) -> bool:
     return one is not None and other is not None and one != other
 
 
-def _checked(name: str) -> str:
-    """The name of a staged file, which is a claim of the catalog: no path."""
-    if "/" in name or name in ("", ".", ".."):
-        raise StorageError(f"the catalog names {name!r} as a staged commit, which is no file name")
-    return name
+def named_version(name: str) -> int | None:
+    """The version of a staged commit by the name of its file; None if it is no such name."""
+    found = _STAGED_NAME.fullmatch(name)
+    return None if found is None else int(found.group(1))
+
+
+def _check_number(what: str, number: object, least: int) -> None:
+    if type(number) is not int or not least <= number <= MAX_VERSION:
+        raise ValueError(f"claims {str(number)[:50]!r} as the {what}, which is no whole number from {least} to 2^63-1")

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import pieces
 from refdelta.core.log.lean import decode_lean
 from refdelta.core.log.paths import data_key, parse_log_name
 from refdelta.core.rows.deletion_vector import relative_key
 from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.state import TOMBSTONE_SCHEMA, removes_table
+from refdelta.engine.log.store_clock import SAME_MS
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError
 from refdelta_storage.errors import ObjectNotFoundError
@@ -22,6 +25,7 @@ from refdelta_storage.errors import ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from refdelta.core.log.actions import Remove
     from refdelta_storage.base import Store
 
 REMOVAL_SCHEMA = pa.schema([TOMBSTONE_SCHEMA.field(name) for name in ("path", "deletionTimestamp", "deletionVector")])
@@ -58,30 +62,32 @@ def referenced_keys(entries: pa.Table, table_uri: str, *, resolvable: bool = Fal
     odd = pc.match_substring_regex(paths, _ODD)
     parts = [
         *paths.filter(pc.invert(odd)).chunks,
-        _each(key, paths.filter(odd), resolvable),
-        # Many vectors share a file.
-        _each(relative_key, pc.unique(texts.filter(pc.equal(kinds, "u"))), resolvable),
-        _each(key, pc.unique(texts.filter(pc.equal(kinds, "p"))), resolvable),
+        *_each(key, paths.filter(odd), resolvable),
+        *_each(relative_key, texts.filter(pc.equal(kinds, "u")), resolvable),
+        *_each(key, texts.filter(pc.equal(kinds, "p")), resolvable),
     ]
     return pa.chunked_array(parts, pa.string())
 
 
-def _each(key: Callable[[str], str], texts: pa.Array | pa.ChunkedArray, resolvable: bool) -> pa.Array:
-    def keys() -> Iterator[str]:
-        for text in texts.to_pylist():
+def _each(key: Callable[[str], str], texts: pa.ChunkedArray, resolvable: bool) -> Iterator[pa.Array]:
+    def keys(some: pa.Array) -> Iterator[str]:
+        for text in some.to_pylist():
             try:
                 yield key(text)
             except DeltaError:
                 if not resolvable:
                     raise
 
-    return pa.array(keys(), pa.string())
+    for piece in pieces(pa.table([texts], [""])):
+        # Many vectors share a file.
+        yield pa.array(keys(pc.unique(piece.column(0))), pa.string())
 
 
 def removals(store: Store, after_ms: int | None = None) -> pa.Table:
     """The removals in the existing commits, of :data:`REMOVAL_SCHEMA`, including those of files that were added again.
 
-    A checkpoint drops tombstones after the table's retention; commits keep them.
+    A checkpoint drops tombstones after the table's retention; commits keep them. The time of a removal is that of its
+    commit's file, if its writer's clock was slow.
 
     Args:
         store: the table's folder.
@@ -95,13 +101,24 @@ def removals(store: Store, after_ms: int | None = None) -> pa.Table:
     for key, _, mtime_ms in list_log(store):
         name = parse_log_name(key)
         if name is not None and name.kind == "commit" and (after_ms is None or mtime_ms > after_ms):
-            keys.append(key)
+            keys.append((key, mtime_ms))
     found = [REMOVAL_SCHEMA.empty_table()]
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
-        removes = [remove for data, key in _contents(store, some) for remove in decode_lean(data, key).removes]
+        times = dict(some)
+        removes = [
+            _removed_at(remove, times[key])
+            for data, key in _contents(store, [*times])
+            for remove in decode_lean(data, key).removes
+        ]
         found.append(removes_table(removes).select(REMOVAL_SCHEMA.names))
     return pa.concat_tables(found)
+
+
+def _removed_at(remove: Remove, file_ms: int) -> Remove:
+    if (remove.deletion_timestamp or 0) >= file_ms - SAME_MS:
+        return remove
+    return msgspec.structs.replace(remove, deletion_timestamp=file_ms)
 
 
 def _contents(store: Store, keys: list[str]) -> Iterable[tuple[bytes, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from refdelta.core.log.codec import commit_info_of
@@ -10,40 +9,16 @@ from refdelta.core.log.paths import commit_key
 from refdelta.core.log.vacuums import ANY_TIME, VACUUM_START, deletes_before
 from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.timestamps import readable_commits, version_at
-from refdelta.errors import DataFileNotFoundError, DeltaError, VersionNotFoundError
+from refdelta.errors import DeltaError, VersionNotFoundError
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from refdelta_storage.base import Store
 
 _MOST_COMMITS: Final = 1_000
 """The number of commits that are looked at, the newest ones: the look is for a message."""
 
 _AT_ONCE: Final = 100
-
-
-@contextmanager
-def missing_files(store: Store, version: int) -> Iterator[None]:
-    """Give the error of a missing file of a version its reason, if VACUUM removed it.
-
-    Args:
-        store: the table's folder.
-        version: the version that is read.
-
-    Raises:
-        DataFileNotFoundError: the error, with the reason.
-    """
-    try:
-        yield
-    except DataFileNotFoundError as error:
-        reason = removed_by_vacuum(store, version)
-        if not reason or reason in error.reason:
-            raise
-        # The advice for a file that may be missing for any reason gives way to this one.
-        missing = error.reason.partition("; ")[0]
-        raise DataFileNotFoundError(f"{missing}: {reason}", file=error.file) from error
 
 
 def removed_by_vacuum(store: Store, version: int) -> str:

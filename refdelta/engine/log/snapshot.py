@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from refdelta.arrow.arrays import empty_table
+from refdelta.arrow.schema import to_arrow
 from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from refdelta.core.log.assigned import RowIds
 from refdelta.core.log.checkpoint_schedule import EVERY, LISTED_ITSELF, is_due
 from refdelta.core.log.checksum import SIZE_BINS, FileSizeHistogram, VersionChecksum
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import checksum_key, commit_key
 from refdelta.core.log.replay import Replay
-from refdelta.core.log.segment import NO_LOG
+from refdelta.core.log.segment import NO_LOG, LogSegment
 from refdelta.core.log.timestamps import in_commit_timestamp
-from refdelta.core.table.clustering import ColumnPath, clustering_columns
-from refdelta.core.table.column_mapping import mode_of, schema_of, without_mapping
-from refdelta.core.table.evolution import check_type_changes
-from refdelta.core.table.features import check_readable, check_writable, features_of
-from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.core.table.properties import TableProperties, get, invalid_properties, without_properties
-from refdelta.core.table.row_tracking import hidden_columns, is_enabled
-from refdelta.core.table.types import StructType, parse_schema
-from refdelta.engine.arrow.arrays import empty_table
 from refdelta.engine.log.checksums import contradictions
 from refdelta.engine.log.commits import commit_contents, decode_commits, read_commits
 from refdelta.engine.log.listing import (
@@ -37,11 +31,18 @@ from refdelta.engine.log.listing import (
     still_newest,
     timestamp_of_commit,
 )
-from refdelta.engine.log.managed_log import check_place, managed_by
-from refdelta.engine.log.newest_checkpoint import Layout, NewestCheckpoint
+from refdelta.engine.log.managed_log import FEATURE, check_place
 from refdelta.engine.log.state import FILE_SCHEMA, TOMBSTONE_SCHEMA, LiveFiles, reconcile_tombstones, without_shared
-from refdelta.engine.scan.chunking import at_most
+from refdelta.engine.work.executor import at_most
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
+from refdelta.table.clustering import ColumnPath, clustering_columns
+from refdelta.table.column_mapping import mode_of, schema_of, without_mapping
+from refdelta.table.evolution import check_type_changes
+from refdelta.table.features import check_readable, check_writable, features_of
+from refdelta.table.in_commit_timestamp import enablement
+from refdelta.table.properties import TableProperties, get, invalid_properties, without_properties
+from refdelta.table.row_tracking import hidden_columns, is_enabled, named_columns
+from refdelta.table.types import StructType
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta.core.log.actions import Sidecar
-    from refdelta.core.log.segment import CheckpointFiles, LogFile, LogSegment
+    from refdelta.core.log.segment import CheckpointFiles, LogFile
     from refdelta_storage.base import Store
 
 log = logging.getLogger("refdelta")
@@ -61,6 +62,44 @@ _READ_BYTES = 2**23
 _MANY_FILES = 2**15
 # A checksum with more application ids, or domains, leaves them out, as in delta-spark: every version repeats the list.
 _LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The sidecars of a checkpoint that list the first rows of a list of live files, in their order.
+
+    Attributes:
+        key: the key of the checkpoint's file.
+        lineage: the :attr:`~refdelta.engine.log.state.LiveFiles.lineage` of the list.
+        sidecars: the sidecars, each with the number of its rows.
+    """
+
+    key: str
+    lineage: object
+    sidecars: tuple[tuple[Sidecar, int], ...]
+
+
+class NewestCheckpoint:
+    """The newest checkpoint that a handle knows, also of a version whose listing is long past.
+
+    Checkpoints are written in the background, after the commit of their version. The successive snapshots of a handle
+    share one, so that the next of them begins at the new checkpoint without another listing.
+
+    Attributes:
+        files: the checkpoint; None if it is that of the snapshot's own listing.
+        layout: its sidecars, if they are known to list the first rows of the snapshot's files.
+        asked: the last version for which a checkpoint was due and somebody took care of it.
+        without_vacuum: a version and a time in milliseconds since 1970: none of the commits from this time up to this
+            version is of a VACUUM.
+    """
+
+    __slots__ = ("asked", "files", "layout", "without_vacuum")
+
+    def __init__(self, layout: Layout | None = None) -> None:
+        self.files: CheckpointFiles | None = None
+        self.layout = layout
+        self.asked = -1
+        self.without_vacuum = (-1, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +146,11 @@ class Snapshot:
         """The table's schema, with logical names.
 
         Raises:
-            InvalidLogError: the schema is malformed.
+            InvalidLogError: the schema is malformed, or two columns have one place in files.
             UnsupportedFeatureError: the schema has a type that this engine does not know, or a change of type that no
                 reader supports.
         """
-        schema = parse_schema(self.metadata.schema_string)
+        schema = schema_of(self.metadata)
         check_type_changes(schema)
         if self.column_mapping_mode == "none":
             schema = without_mapping(schema)
@@ -141,13 +180,15 @@ class Snapshot:
         """The logical names of the partition columns, in their order and as the schema spells them.
 
         Raises:
-            InvalidLogError: the schema lacks one of them.
+            InvalidLogError: the schema lacks one of them, or one is there twice.
         """
         names = []
         for name in self.metadata.partition_columns:
             field = self.schema.find(name)
             if field is None:
                 raise InvalidLogError(f"the partition column {name!r} is not in the schema of version {self.version}")
+            if field.name in names:
+                raise InvalidLogError(f"the partition column {name!r} is there twice in version {self.version}")
             names.append(field.name)
         return names
 
@@ -247,7 +288,7 @@ class Snapshot:
         )
 
     def contradictions(self) -> list[str]:
-        """The differences between the version's checksum file and the log; empty if there is none that can be read.
+        """The differences between the version's checksum file and the log; empty without a readable checksum.
 
         Returns:
             Strings such as ``numFiles is 3 by the checksum, 2 by the log``.
@@ -291,6 +332,11 @@ class Snapshot:
         except ObjectNotFoundError as error:
             raise InvalidLogError(f"a log file of version {self.version} is gone: {error}") from error
 
+    @property
+    def is_managed(self) -> bool:
+        """True if a catalog decides about the commits of the table (PROTOCOL.md, "Catalog-managed tables")."""
+        return FEATURE in (self.protocol.writer_features or ())
+
     def advance(self) -> Snapshot:
         """The snapshot of the newest version; this one, if it is the newest. Only newer commits are read.
 
@@ -302,7 +348,7 @@ class Snapshot:
         newer, due = None, self.due_for_checkpoint
         if not due:
             newer = ratified_commits(self.store, self.segment)
-            if newer is None and not self.store.capabilities.remote and managed_by(self.store) is None:
+            if newer is None and not self.store.capabilities.remote and not self.is_managed:
                 segment = still_newest(self.store, self.segment)
                 if segment is not None:
                     return self._known_by(segment)
@@ -352,6 +398,31 @@ class Snapshot:
     def _checked(self) -> None:
         check_writable(self.protocol, self.metadata)
 
+    def check_usable(self) -> None:
+        """Refuse a version that reads or statements of this engine would refuse, whatever their files.
+
+        Raises:
+            DeltaError: the reason that they would give.
+        """
+        _ = self._usable, self.clustering_columns, self.timestamp_ms, RowIds.of(self.domains)
+
+    @cached_property
+    def _usable(self) -> None:
+        self.check_writable()
+        to_arrow(self.tracked().schema)
+        named_columns(self.metadata, self.metadata.configuration)
+        _ = self.schema, self.stored_schema, self.partition_columns, self.properties
+
+    def without_content(self) -> Snapshot:
+        """The same version without its files, its application ids and the files of its log: little to remember, and
+        enough for :func:`next_snapshot`.
+        """
+        same = object.__new__(Snapshot)
+        last = self.segment.last_commit
+        segment = LogSegment(self.version, None, (), None, last, None)
+        vars(same).update(vars(self), live=LiveFiles(empty_table(FILE_SCHEMA)), txns={}, segment=segment)
+        return same
+
     def with_valid_properties(self) -> Snapshot:
         """The same version without the properties whose values do not fit, which another engine has written; for
         statements that replace them.
@@ -394,7 +465,7 @@ class Snapshot:
         return get(configuration, "delta.checkpointInterval"), keeps
 
 
-_OF_METADATA = ("schema", "stored_schema", "partition_columns", "properties", "_checked", "_schedule")
+_OF_METADATA = ("schema", "stored_schema", "partition_columns", "properties", "_checked", "_usable", "_schedule")
 """The cached properties that depend on protocol and metadata alone."""
 
 
@@ -418,6 +489,26 @@ def follow(store: Store, before: Snapshot | None, log: Sequence[bytes], *, new: 
         return before._followed_by(segment, replayed)  # noqa: SLF001 - of this module
     quiet = segment.version if _removes(actions) else -1
     return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).after(actions), actions, quiet)
+
+
+def next_snapshot(store: Store, before: Snapshot | None, actions: Sequence[AnyAction], size: int) -> Snapshot:
+    """The snapshot after a commit that is not a version yet, without its files; see :meth:`Snapshot.without_content`.
+
+    Args:
+        store: the table's folder.
+        before: the snapshot of the version before it; None if it creates the table.
+        actions: the commit.
+        size: its size in bytes.
+
+    Raises:
+        InvalidLogError: the commit breaks the protocol.
+        UnsupportedFeatureError: it upgrades the table to a feature that this engine cannot read.
+    """
+    segment = (before.segment if before else NO_LOG).with_our_commits([size])
+    if before is None:
+        return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)), [[*actions]], None).without_content()
+    replayed = _Replayed(before.live, [], [[*actions]], removes=False)
+    return before._followed_by(segment, replayed).without_content()  # noqa: SLF001 - of this module
 
 
 def _removes(commits: Iterable[Iterable[AnyAction]]) -> bool:

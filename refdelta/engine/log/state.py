@@ -17,11 +17,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import (
+    all_missing,
+    array_of,
+    exact_sum,
+    few_chunks,
+    is_among,
+    one_array,
+    sum_fits,
+    take,
+    text_of,
+)
 from refdelta.core.log.actions import Add, AnyAction, DeletionVectorDescriptor, Remove
 from refdelta.core.log.checksum import DELETED_BINS, SIZE_BINS
 from refdelta.core.log.paths import ODD_PATH, same_path
 from refdelta.core.log.replay import file_key
-from refdelta.engine.arrow.arrays import all_missing, array_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -139,9 +149,9 @@ def with_newer(base: pa.Table, adds: pa.Table) -> pa.Table:
     if pc.count_distinct(keys).as_py() < len(keys):
         numbered = pa.table({"key": keys, "number": pa.array(np.arange(len(keys)))})
         last = numbered.group_by("key").aggregate([("number", "max")]).column("number_max")
-        adds = adds.take(last.sort())
+        adds = take(adds, one_array(last.sort()))
     if base.num_rows:
-        hit = pc.is_in(keys_of(base), value_set=keys)
+        hit = is_among(keys_of(base), keys)
         base = base.filter(pc.invert(hit)) if pc.any(hit).as_py() else base
     return _merged_chunks(concat_files([base, adds]))
 
@@ -158,7 +168,7 @@ def reconcile_tombstones(base: pa.Table, newer: Iterable[Iterable[AnyAction]]) -
 
 def without_shared(files: pa.Table, others: pa.Table) -> pa.Table:
     """The logical files of ``files`` that ``others`` lacks: with another path, or another deletion vector."""
-    return files.filter(pc.invert(pc.is_in(keys_of(files), value_set=keys_of(others))))
+    return files.filter(pc.invert(is_among(keys_of(files), keys_of(others))))
 
 
 def has_any(keys: pa.ChunkedArray, others: Iterable[str]) -> bool:
@@ -190,7 +200,8 @@ def _merged_chunks(files: pa.Table) -> pa.Table:
     small = len(list(itertools.takewhile(lambda chunk: chunk.num_rows < _CHUNK_ROWS, reversed(chunks))))
     if small <= _CHUNKS:
         return files
-    return pa.Table.from_batches([*chunks[:-small], pa.concat_batches(chunks[-small:])])
+    merged = few_chunks(pa.Table.from_batches(chunks[-small:]))
+    return pa.Table.from_batches([*chunks[:-small], *merged.to_batches()])
 
 
 def _newest_references(commits: Iterable[Iterable[AnyAction]]) -> dict[str, Add | Remove]:
@@ -232,8 +243,13 @@ def _same_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     odd = pc.match_substring_regex(paths, ODD_PATH)
     if not pc.any(odd).as_py():
         return paths
+    return pa.chunked_array(map(_same_paths_of, paths.chunks), pa.string())
+
+
+def _same_paths_of(paths: pa.StringArray) -> pa.StringArray:
+    odd = pc.match_substring_regex(paths, ODD_PATH)
     changed = [same_path(path) for path in paths.filter(odd).to_pylist()]
-    return pc.replace_with_mask(paths.combine_chunks(), odd.combine_chunks(), array_of(changed, pa.string()))
+    return pc.replace_with_mask(paths, odd, array_of(changed, pa.string()))
 
 
 def _perhaps_odd(paths: pa.ChunkedArray) -> bool:
@@ -360,14 +376,14 @@ class Totals:
     @classmethod
     def of(cls, files: pa.Table) -> Totals:
         """The totals of a table of files."""
-        size: int = pc.sum(files.column("size")).as_py() or 0
+        size = exact_sum(files.column("size"))
         vectors, sizes = files.column("deletionVector"), _by_size(files.column("size"))
         if vectors.null_count == files.num_rows:
             return cls(files.num_rows, size, 0, 0, (files.num_rows, *(0 for _ in DELETED_BINS[1:])), sizes)
         hidden = pc.struct_field(vectors, "cardinality")
         at_least = [pc.sum(pc.greater_equal(pc.coalesce(hidden, 0), start)).as_py() or 0 for start in DELETED_BINS]
         bins = tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))
-        return cls(files.num_rows, size, pc.sum(hidden).as_py() or 0, len(hidden) - hidden.null_count, bins, sizes)
+        return cls(files.num_rows, size, exact_sum(hidden), len(hidden) - hidden.null_count, bins, sizes)
 
     def plus(self, adds: Collection[Add]) -> Totals:
         """The totals with some more files, none of which has a deletion vector."""
@@ -384,7 +400,8 @@ class Totals:
 
 def _by_size(sizes: pa.ChunkedArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The number of sizes in each of ``SIZE_BINS``, and the sum of them."""
-    counts, sums = np.zeros(len(SIZE_BINS), np.int64), np.zeros(len(SIZE_BINS), np.int64)
+    kind = np.int64 if sum_fits(sizes) else object
+    counts, sums = np.zeros(len(SIZE_BINS), np.int64), np.zeros(len(SIZE_BINS), kind)
     for chunk in sizes.drop_null().chunks:
         if not len(chunk):
             continue
@@ -392,7 +409,7 @@ def _by_size(sizes: pa.ChunkedArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
         values = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk)]
         places = np.maximum(0, np.searchsorted(SIZE_BINS, values, side="right") - 1)
         counts += np.bincount(places, minlength=len(SIZE_BINS))
-        np.add.at(sums, places, values)
+        np.add.at(sums, places, values.astype(kind, copy=False))
     return tuple(counts.tolist()), tuple(sums.tolist())
 
 

@@ -19,13 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from refdelta.arrow.arrays import array_of, concat, one_array, pieces, text_of
+from refdelta.arrow.partition import from_internal, partition_table
+from refdelta.arrow.schema import arrow_type
 from refdelta.core.log.actions import Add
 from refdelta.core.log.claims import EXACT_BOUNDS
 from refdelta.core.log.statistics import parse_stats
-from refdelta.core.pruning.stats import load_stats, lookup, statistic
-from refdelta.core.table.clustering import ColumnPath
-from refdelta.core.table.properties import TableProperties
-from refdelta.core.table.types import (
+from refdelta.engine.log.state import STATS_PARSED, to_adds
+from refdelta.engine.parquet.column_stats import StatsLeaf, stats_leaves
+from refdelta.pruning.stats import load_stats, lookup, statistic
+from refdelta.table.clustering import ColumnPath
+from refdelta.table.properties import TableProperties
+from refdelta.table.types import (
     BOOLEAN,
     DATE,
     FLOAT,
@@ -39,11 +44,6 @@ from refdelta.core.table.types import (
     StructType,
     physical_name,
 )
-from refdelta.engine.arrow.arrays import array_of, one_array, text_of
-from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.expressions.partition import from_internal, partition_table
-from refdelta.engine.log.state import STATS_PARSED, to_adds
-from refdelta.engine.parquet.column_stats import StatsLeaf, stats_leaves
 
 _CHUNK = 16_384  # files parsed at once: bounds the memory, and keeps the JSON below 2 GiB
 _FEW = 32  # so few files are parsed one by one: sooner than Arrow begins
@@ -68,11 +68,10 @@ def read_statistics(texts: pa.ChunkedArray, wanted: Sequence[Statistic]) -> tupl
         Whether each file has statistics at all: false for a text that is no JSON object. Then one array for each wanted
         statistic, of the Arrow type of its type. All arrays are as long as ``texts``.
     """
-    texts = one_array(texts).cast(pa.string())
     reader = _JsonReader(wanted)
-    parts = [reader.read(texts.slice(start, _CHUNK)) for start in range(0, len(texts), _CHUNK)]
-    kinds = [pa.bool_(), *reader.kinds]
-    known, *columns = (pa.concat_arrays([part[i] for part in parts] or [pa.array([], k)]) for i, k in enumerate(kinds))
+    texts_alone = pa.table([texts], [""])
+    parts = [reader.read(one_array(piece.column(0)).cast(pa.string())) for piece in pieces(texts_alone, _CHUNK)]
+    known, *columns = map(concat, zip(*parts, strict=True))
     return known, columns
 
 
@@ -94,7 +93,7 @@ class _JsonReader:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
             half = len(texts) // 2
             halves = zip(self.read(texts.slice(0, half)), self.read(texts.slice(half)), strict=True)
-            return [pa.concat_arrays(pair) for pair in halves]
+            return [concat(pair) for pair in halves]
 
     def _fast(self, texts: pa.Array) -> list[pa.Array]:
         texts = pc.fill_null(texts, "null")
@@ -112,7 +111,7 @@ class _JsonReader:
             parse_options=pj.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior="ignore"),
         )
         # A string could contain the end of its line and the beginning of another one: the numbers show that.
-        if table.num_rows != len(texts) or not table["i"].combine_chunks().equals(numbers):
+        if table.num_rows != len(texts) or not one_array(table["i"]).equals(numbers):
             raise pa.ArrowInvalid("strings that are not one JSON value each")
         lists = one_array(table["s"])
         if not pc.all(pc.equal(pc.list_value_length(lists), 1), skip_nulls=False, min_count=0).as_py():
@@ -207,7 +206,7 @@ def partition_values_parsed(
         return None
     names = [physical_name(schema.field(name)) for name in partition_columns]
     typed = partition_table(files, schema, partition_columns, as_stored=True)
-    return pa.chunked_array([pa.StructArray.from_arrays([one_array(column) for column in typed.columns], names)])
+    return typed.rename_columns(names).to_struct_array()
 
 
 def stats_parsed(
@@ -232,6 +231,10 @@ def stats_parsed(
         Structs of the columns with statistics, by physical names.
     """
     statistics = list(_statistics_of(stats_leaves(schema, partition_columns, properties, clustering)))
+    return pa.chunked_array([_parsed(piece, statistics) for piece in pieces(files)])
+
+
+def _parsed(files: pa.Table, statistics: Sequence[Statistic]) -> pa.StructArray:
     known, columns = read_statistics(files.column("stats"), statistics)
     tree: dict[str, Any] = {}
     for (path, _), column in zip(statistics, columns, strict=True):
@@ -242,7 +245,7 @@ def stats_parsed(
     parsed = _struct(tree, known)
     if STATS_PARSED in files.column_names:
         parsed = pc.if_else(known, parsed, one_array(files.column(STATS_PARSED)).cast(parsed.type))
-    return pa.chunked_array([parsed])
+    return parsed
 
 
 def _statistics_of(kept: Iterable[StatsLeaf]) -> Iterator[Statistic]:

@@ -1,6 +1,6 @@
 """Commit times of a table's versions, and the version of a point in time.
 
-:mod:`refdelta.core.log.timestamps` and :mod:`refdelta.core.table.in_commit_timestamp` have the rules; this module has
+:mod:`refdelta.core.log.timestamps` and :mod:`refdelta.table.in_commit_timestamp` have the rules; this module has
 the listings and reads that they need.
 """
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from refdelta.core.log import timestamps as rules
 from refdelta.core.log.assigned import Enablement
 from refdelta.core.log.paths import commit_key, parse_log_name
-from refdelta.core.table.in_commit_timestamp import enablement
 from refdelta.engine.log.listing import Listing, list_log, timestamp_of_commit
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
+from refdelta.table.in_commit_timestamp import enablement
 
 if TYPE_CHECKING:
     from refdelta_storage.base import Store

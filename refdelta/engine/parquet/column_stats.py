@@ -6,7 +6,7 @@ columns. A leaf is any column but a struct. Every such leaf has a null count. Nu
 the types for which delta-spark keeps bounds, have a minimum and a maximum too.
 
 A bound that cannot be written exactly is widened or left out, never narrowed: long strings are cut by
-:mod:`refdelta.core.pruning.stats`, the maximum of timestamps is rounded up to the millisecond, and a bound that is NaN,
+:mod:`refdelta.pruning.stats`, the maximum of timestamps is rounded up to the millisecond, and a bound that is NaN,
 infinite or beyond the year 9999 is left out. NaN is the greatest value, as in Spark: a file with one has no maximum.
 So the bounds are exact, and where those of another writer would have a margin the file is marked
 (:data:`refdelta.core.log.claims.EXACT_BOUNDS`).
@@ -30,12 +30,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.core.log.claims import EXACT_BOUNDS, needs_mark
-from refdelta.core.pruning.stats import truncate_max, truncate_min
-from refdelta.core.table.clustering import ColumnPath
-from refdelta.core.table.properties import TableProperties
-from refdelta.core.table.types import DataType, DecimalType, PrimitiveType, StructType, leaves
 from refdelta.engine.parquet.dictionaries import used_texts
 from refdelta.errors import InvalidArgumentError
+from refdelta.pruning.stats import truncate_max, truncate_min
+from refdelta.table.clustering import ColumnPath
+from refdelta.table.properties import TableProperties
+from refdelta.table.types import DataType, DecimalType, PrimitiveType, StructType, leaves
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _EPOCH_TIME = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - used for arithmetic only, in the zone of the column

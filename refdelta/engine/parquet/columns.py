@@ -9,14 +9,18 @@ is cast is copied.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.core.table.row_tracking import kind_of
-from refdelta.core.table.types import (
+from refdelta.arrow import variant
+from refdelta.arrow.arrays import list_offsets
+from refdelta.arrow.char_padding import padder
+from refdelta.arrow.schema import arrow_type
+from refdelta.table.row_tracking import kind_of
+from refdelta.table.types import (
     TIMESTAMP,
     VARIANT,
     ArrayType,
@@ -27,12 +31,9 @@ from refdelta.core.table.types import (
     field_id,
     physical_name,
 )
-from refdelta.engine.arrow import variant
-from refdelta.engine.arrow.char_padding import padder
-from refdelta.engine.arrow.schema import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from refdelta.engine.parquet.legacy_calendar import LegacyCalendar
 
@@ -95,10 +96,10 @@ def plan_columns(
     """
     # A file without any field id was written before the mapping; its names are the physical ones.
     form = _FileTraits(by_id and any(_id_of(item) is not None for item in file_schema), calendar)
-    sources = []
+    sources, candidates = [], _Candidates(file_schema)
     for wanted in fields:
         # Other engines give no ids to the columns in which rows keep theirs.
-        found = _match(wanted, list(file_schema), form.by_id and kind_of(wanted) is None)
+        found = candidates.match(wanted, by_id=form.by_id and kind_of(wanted) is None)
         target = arrow_type(wanted.type)
         if found is None or pt.is_null(target):
             sources.append(ColumnSource(None, target))
@@ -118,16 +119,32 @@ def _id_of(item: pa.Field) -> int | None:
     return None if value is None else int(value)
 
 
-def _match(wanted: StructField, candidates: list[pa.Field], by_id: bool) -> pa.Field | None:
-    number = field_id(wanted) if by_id else None
-    # The column of the change data feed has no id.
-    if number is not None:
-        return next((item for item in candidates if _id_of(item) == number), None)
-    name = physical_name(wanted)
-    exact = next((item for item in candidates if item.name == name), None)
-    # Spark ignores the case of names, and may have written a file with another spelling.
-    folded = name.lower()
-    return exact if exact is not None else next((item for item in candidates if item.name.lower() == folded), None)
+class _Candidates:
+    """The fields of a file, or of a struct in it, by the properties by which a field is found."""
+
+    def __init__(self, fields: Iterable[pa.Field]):
+        self._fields = list(fields)
+        self.places = {item.name: place for place, item in reversed([*enumerate(self._fields)])}
+
+    @cached_property
+    def _by_id(self) -> dict[int, pa.Field]:
+        # Of fields that are found by the same property, the first one counts.
+        return {number: item for item in reversed(self._fields) if (number := _id_of(item)) is not None}
+
+    @cached_property
+    def _by_folded_name(self) -> dict[str, pa.Field]:
+        return {item.name.lower(): item for item in reversed(self._fields)}
+
+    def match(self, wanted: StructField, *, by_id: bool) -> pa.Field | None:
+        """The field of the file for a field of the table; None if there is none."""
+        number = field_id(wanted) if by_id else None
+        # The column of the change data feed has no id.
+        if number is not None:
+            return self._by_id.get(number)
+        name = physical_name(wanted)
+        place = self.places.get(name)
+        # Spark ignores the case of names, and may have written a file with another spelling.
+        return self._by_folded_name.get(name.lower()) if place is None else self._fields[place]
 
 
 def _converter(source: pa.DataType, target: DataType, form: _FileTraits, path: str) -> Convert | None:
@@ -177,15 +194,15 @@ def _struct(source: pa.DataType, target: StructType, form: _FileTraits, path: st
     if not pt.is_struct(source):
         raise ValueError(f"its column {path} is {source}, where the table has a struct")
     arrow = arrow_type(target)
-    candidates = list(source)
+    candidates = _Candidates(source)
     parts: list[tuple[int | None, Convert | None]] = []
     for wanted in target:
-        found = _match(wanted, candidates, form.by_id)
+        found = candidates.match(wanted, by_id=form.by_id)
         if found is None or pt.is_null(arrow_type(wanted.type)):
             parts.append((None, None))
         else:
             inner = _converter(found.type, wanted.type, form, f"{path}.{wanted.name}")
-            parts.append((candidates.index(found), inner))
+            parts.append((candidates.places[found.name], inner))
     if source == arrow and parts == [(i, None) for i in range(len(arrow))]:
         return None
 
@@ -247,8 +264,7 @@ def _entries(source: pa.DataType, path: str) -> tuple[pa.Field, pa.Field]:
 
 def _as_list(array: pa.Array, target: pa.DataType) -> pa.ListArray:
     """Lists of another kind as plain lists. Arrow's own cast of a list view may return too few offsets."""
-    lengths = pc.cast(pc.fill_null(pc.list_value_length(array), 0), pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+    offsets = list_offsets(array)
     mask = array.is_null() if array.null_count else None
     return pa.ListArray.from_arrays(offsets, array.flatten(), type=target, mask=mask)
 

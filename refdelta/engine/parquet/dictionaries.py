@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.engine.arrow.arrays import as_schema
+from refdelta.arrow.arrays import as_schema
 
 # Parquet's writer ends a dictionary at so many bytes.
 _DICTIONARY_BYTES = 2**20

@@ -30,10 +30,10 @@ from refdelta.core.rows.deletion_vector import (
     serialize_bitmap,
     unframe,
 )
+from refdelta.engine.parquet.budget import VECTOR_BYTES, Budget
 from refdelta.engine.parquet.files import missing_file
-from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES, at_most
-from refdelta.engine.scan.executor import ThreadExecutor
-from refdelta.errors import StoreError
+from refdelta.engine.work.executor import GAP_BYTES, REQUEST_BYTES, ThreadExecutor, at_most
+from refdelta.errors import DataFileError, StoreError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ INLINE_BYTES = 256
 FILE_BYTES = 16 * 2**20
 # The most bytes of fetched vectors that wait to be used.
 HELD_BYTES = 64 * 2**20
+_INLINE = "an inline deletion vector"
 
 Range = tuple[int, int]  # the first byte, and how many
 
@@ -69,8 +70,17 @@ def load_deletion_vector(store: Store, descriptor: DeletionVectorDescriptor) -> 
 def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDescriptor | None]) -> list[BitMap64]:
     """The vectors of several files, in their order, with the few requests of :class:`VectorLoader`, in parallel.
 
-    None, for a file without vector, gives an empty one. Errors as for :func:`load_deletion_vector`.
+    None, for a file without vector, gives an empty one. Errors as for :func:`load_deletion_vector`, and
+    :class:`~refdelta.errors.DataFileError` if they have more than ``VECTOR_BYTES`` bytes together.
     """
+    budget = Budget("deletion vectors that are needed at once", VECTOR_BYTES)
+    for one in descriptors:
+        if one is not None:
+            try:
+                budget.take(one.size_in_bytes)
+            except ValueError as error:
+                file = _INLINE if one.storage_type == "i" else one.path_or_inline_dv
+                raise DataFileError(str(error), file=file) from error
     vectors = VectorLoader(store, [one for one in descriptors if one is not None])
 
     def load(descriptor: DeletionVectorDescriptor | None) -> BitMap64:
@@ -115,7 +125,7 @@ class VectorLoader:
         """Same as :func:`load_deletion_vector`."""
         place = locate(descriptor)
         if isinstance(place, InlineBytes):
-            return parse_bitmap(place.data, file="an inline deletion vector", cardinality=descriptor.cardinality)
+            return parse_bitmap(place.data, file=_INLINE, cardinality=descriptor.cardinality)
         key = data_key(place.uri, self._store.uri) if isinstance(place, AbsoluteUri) else place.key
         body = unframe(self._framed(key, descriptor), descriptor.size_in_bytes, key)
         return parse_bitmap(body, file=key, cardinality=descriptor.cardinality)

@@ -14,9 +14,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from functools import cached_property
 from typing import Any, BinaryIO, Literal
 
 import msgspec
@@ -25,9 +26,10 @@ import pyarrow.parquet as pq
 
 from refdelta.engine.parquet.column_stats import StatsCollector, StatsLeaf
 from refdelta.engine.parquet.dictionaries import dictionary_columns, with_dictionaries
-from refdelta.engine.parquet.file_options import file_options
+from refdelta.engine.parquet.file_options import file_options, parquet_columns
+from refdelta.engine.parquet.float_chunks import FloatChunks, float_leaves
 from refdelta.engine.parquet.layout import CODECS
-from refdelta.engine.scan.executor import submitted
+from refdelta.engine.work.executor import submitted
 from refdelta.errors import DataFileError, InternalError, StoreError
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
@@ -48,6 +50,7 @@ class DataFile(msgspec.Struct, eq=False):
     Attributes:
         key: its key in the store.
         stats: its statistics.
+        floats: its column chunks of floating-point numbers with NaN or zeros.
         rows: the number of rows that were given to it.
         given: their size in Arrow's memory, in bytes.
         encoded: the size of the encoded row groups, in bytes.
@@ -58,6 +61,7 @@ class DataFile(msgspec.Struct, eq=False):
 
     key: str
     stats: StatsCollector
+    floats: FloatChunks
     rows: int = 0
     given: int = 0
     encoded: int = 0
@@ -67,8 +71,41 @@ class DataFile(msgspec.Struct, eq=False):
     jobs: deque[Callable[[], None]] = msgspec.field(default_factory=deque)
     busy: bool = False
     output: AbstractContextManager[BinaryIO] | None = None
-    sink: BinaryIO | None = None
+    sink: _Sink | None = None
     writer: Any = None
+
+
+class _Sink:
+    """A stream to write to, of which the end can be held back and changed."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream = stream
+        self._held: list[bytes] | None = None
+        self.closed = False  # pyarrow asks for it
+
+    def write(self, data: bytes) -> int:
+        """Write bytes, or hold them back after :meth:`hold`."""
+        if self._held is None:
+            return self._stream.write(data)
+        self._held.append(data)
+        return len(data)
+
+    def hold(self) -> None:
+        """Hold back what is written from now on."""
+        self._held = []
+
+    def release(self, change: Callable[[bytes], bytes]) -> None:
+        """Write what was held back, changed."""
+        held, self._held = self._held or [], None
+        self._stream.write(change(b"".join(held)))
+
+    def flush(self) -> None:
+        """Same as for the stream."""
+        self._stream.flush()
+
+    def tell(self) -> int:
+        """Same as for the stream."""
+        return self._stream.tell()
 
 
 class _RowGroup(msgspec.Struct, eq=False):
@@ -111,6 +148,7 @@ class Encoder:
     ):
         self._pages = pages
         self._store, self._schema, self._leaves, self._codec = store, schema, leaves, codec
+        self._floats = float_leaves(schema)
         self._options = file_options()  # of the caller's context, which the threads have not
         self._arguments: dict[tuple[int | None, bool], dict[str, Any]] = {}  # of writers that were asked for before
         self._workers = max(1, workers)
@@ -137,7 +175,7 @@ class Encoder:
             self._changed.wait_for(lambda: self._error or self._open < self.most_open)
             self._open += 1
         self._raise()
-        file = DataFile(key, StatsCollector(self._leaves))
+        file = DataFile(key, StatsCollector(self._leaves), FloatChunks(self._floats))
         self.files.append(file)
         return file
 
@@ -168,7 +206,7 @@ class Encoder:
             rows: all of its rows.
             size: of the rows, in bytes; at most :data:`SMALL_BYTES`.
         """
-        file = DataFile(key, StatsCollector(self._leaves), rows.num_rows, max(1, size))
+        file = DataFile(key, StatsCollector(self._leaves), FloatChunks(self._floats), rows.num_rows, max(1, size))
         self.files.append(file)
         self._small.append(_SmallFile(file, rows))
         self._small_bytes += file.given
@@ -292,10 +330,15 @@ class Encoder:
             file, rows = small.file, small.rows
             sink = pa.BufferOutputStream()
             try:
-                writer = self._writer(sink, rows, file.given)
-                writer.write_table(rows, row_group_size=self._options.row_group_rows or rows.num_rows)
+                most = self._options.row_group_rows or rows.num_rows
+                file.floats.add(rows, most)
+                # To write them without a dictionary takes less time than to change the footer.
+                writer = self._writer(sink, rows, file.given, plain=file.floats.take_zeros())
+                writer.write_table(rows, row_group_size=most)
                 writer.close()
                 data = sink.getvalue()
+                if file.floats:
+                    data = pa.py_buffer(file.floats.changed(data.to_pybytes()))
                 file.stats.update(rows)
                 with store.open_output(file.key) as output:
                     output.write(data)
@@ -312,9 +355,9 @@ class Encoder:
                 self._create(file, group)
             before = file.sink.tell() if file.sink else 0
             rows = _as_before(group.rows, file.writer.schema)
-            file.writer.write_table(
-                rows, row_group_size=min(rows.num_rows, self._options.row_group_rows or rows.num_rows)
-            )
+            most = min(rows.num_rows, self._options.row_group_rows or rows.num_rows)
+            file.writer.write_table(rows, row_group_size=most)
+            file.floats.add(rows, most)
             grown = file.sink.tell() - before if file.sink else 0
         except (StorageError, OSError, pa.ArrowException) as error:
             raise _translated(error, file.key) from error
@@ -339,11 +382,16 @@ class Encoder:
 
     def _create(self, file: DataFile, group: _RowGroup) -> None:
         file.output = self._store.open_output(file.key)
-        file.sink = file.output.__enter__()
+        file.sink = _Sink(file.output.__enter__())
         file.writer = self._writer(file.sink, group.rows, group.size)
 
-    def _writer(self, sink: BinaryIO | pa.NativeFile, rows: pa.Table, size: int) -> pq.ParquetWriter:
-        """A writer for a file whose first row group has these rows, of so many bytes."""
+    def _writer(
+        self, sink: _Sink | pa.NativeFile, rows: pa.Table, size: int, plain: Collection[int] = ()
+    ) -> pq.ParquetWriter:
+        """A writer for a file whose first row group has these rows, of so many bytes.
+
+        ``plain`` has the numbers of the leaf columns that are written without a dictionary in any case.
+        """
         schema, dictionaries = with_dictionaries(self._schema, rows.schema.types), dictionary_columns(rows)
         chosen = (_batch_size(rows.num_rows, size), dictionaries is True)
         arguments = self._arguments.get(chosen)
@@ -361,11 +409,25 @@ class Encoder:
             }
             if dictionaries is True:  # most files
                 self._arguments[chosen] = arguments
+        if plain:
+            asked = arguments["use_dictionary"]
+            others = (path for number, path in enumerate(self._paths) if number not in plain)
+            arguments = arguments | {"use_dictionary": [path for path in others if asked is True or path in asked]}
         return pq.ParquetWriter(sink, schema, **arguments)
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        """The paths of the leaf columns."""
+        return [path for item in self._schema for path, _ in parquet_columns(item.name, item.type)]
 
     def _close(self, file: DataFile) -> None:
         try:
-            file.writer.close()
+            if file.floats and file.sink:
+                file.sink.hold()
+                file.writer.close()
+                file.sink.release(file.floats.changed)
+            else:
+                file.writer.close()
             size = file.sink.tell() if file.sink else 0
             if file.output:
                 file.output.__exit__(None, None, None)

@@ -23,10 +23,10 @@ class ColumnOptions:
     """The options of one column in a Parquet file. None leaves the decision to the writer.
 
     Attributes:
-        dictionary: whether its values are written by a dictionary.
+        dictionary: whether its values are written by a dictionary. Floats with a zero have none in small files.
         statistics: whether the file has its least and greatest values. Statistics in the log are not affected.
         encoding: the encoding without a dictionary, by Parquet's name, such as ``DELTA_BINARY_PACKED``.
-        bloom: whether there is a Bloom filter, or its ``ndv`` and ``fpp``.
+        bloom: whether there is a Bloom filter, or its ``ndv`` and ``fpp``. Booleans and floats have none.
     """
 
     dictionary: bool | None = None
@@ -78,7 +78,7 @@ class FileOptions:
         arguments = {name: value for name, value in found.items() if value is not None}
         if not self.columns and self.default == ColumnOptions():
             return _known(arguments)
-        leaves = {path: (top, kind) for top in schema for path, kind in _leaves(top.name, top.type)}
+        leaves = {path: (top, kind) for top in schema for path, kind in parquet_columns(top.name, top.type)}
 
         def chosen(path: str, name: str) -> Any:
             own = getattr(self.columns.get(path), name, None)
@@ -97,11 +97,20 @@ class FileOptions:
         blooms = {
             path: bloom
             for path, (_, kind) in leaves.items()
-            if (bloom := chosen(path, "bloom")) and not pt.is_boolean(kind)  # a filter of two values is none
+            if (bloom := chosen(path, "bloom")) and not _without_bloom(kind)
         }
         if blooms:
             arguments["bloom_filter_options"] = blooms
         return _known(arguments)
+
+
+def _without_bloom(kind: pa.DataType) -> bool:
+    """Whether columns of a type have no Bloom filter.
+
+    A filter of two values excludes nothing. A filter of floats has the bits of one zero, and hides it from a reader
+    that looks for the other.
+    """
+    return bool(pt.is_boolean(kind) or pt.is_floating(kind))
 
 
 def _known(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -131,15 +140,15 @@ def file_options() -> FileOptions:
 _options: ContextVar[FileOptions] = ContextVar("file_options", default=FileOptions())  # noqa: B039 - it is frozen
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns that Parquet stores for a column, with their paths."""
+def parquet_columns(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The columns that Parquet stores for a column of this path and type: the path and the type of each."""
     if pt.is_struct(kind):
         for item in kind:
-            yield from _leaves(f"{path}.{item.name}", item.type)
+            yield from parquet_columns(f"{path}.{item.name}", item.type)
     elif pt.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+        yield from parquet_columns(f"{path}.key_value.key", kind.key_type)
+        yield from parquet_columns(f"{path}.key_value.value", kind.item_type)
     elif pt.is_nested(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
+        yield from parquet_columns(f"{path}.list.element", kind.value_type)
     else:
         yield path, kind

@@ -1,7 +1,7 @@
 """Fitting data to a table's schema before they are written.
 
 Columns and nested fields are found by name, in any case and any order. A value is stored without loss or not at all: it
-is cast to the column's type if that type has it (:mod:`refdelta.core.expressions.exact_cast`). Errors that follow from
+is cast to the column's type if that type has it (:mod:`refdelta.expressions.exact_cast`). Errors that follow from
 the schemas are raised before the first byte is written. Strings of char(n) and varchar(n) columns are padded and
 trimmed as in Spark.
 """
@@ -17,9 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.table.char_varchar import Length, Lengths, lengths_of
-from refdelta.core.table.evolution import SMALL_INTEGERS, can_widen, may_fit, without_zone
-from refdelta.core.table.types import (
+from refdelta.arrow import variant
+from refdelta.arrow.arrays import list_offsets, map_as_lists, without_encoding
+from refdelta.arrow.python_values import python_value
+from refdelta.arrow.schema import arrow_type, delta_type, to_arrow
+from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
+from refdelta.table.char_varchar import Length, Lengths, lengths_of
+from refdelta.table.evolution import SMALL_INTEGERS, can_widen, may_fit, without_zone
+from refdelta.table.types import (
     STRING,
     ArrayType,
     DataType,
@@ -27,10 +32,6 @@ from refdelta.core.table.types import (
     StructField,
     StructType,
 )
-from refdelta.engine.arrow import variant
-from refdelta.engine.arrow.arrays import list_offsets, map_as_lists, without_encoding
-from refdelta.engine.arrow.schema import arrow_type, delta_type, to_arrow
-from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,7 +168,7 @@ class _Leaf(msgspec.Struct, frozen=True):
             return self._variants(array)
         if pa.types.is_nested(array.type) or pa.types.is_nested(self.target):
             return array.cast(self.target)  # from a type without values
-        from refdelta.engine.expressions.exact_cast import fitted_column  # most data need no cast
+        from refdelta.expressions.exact_cast import fitted_column  # most data need no cast
 
         found = fitted_column(array, self.type)
         if found.misfits is None:
@@ -354,7 +355,7 @@ def _of_length(strings: pa.Array, length: Length, path: str) -> pa.Array:
 def _shown(value: pa.Scalar) -> str:
     if pa.types.is_timestamp(value.type):
         return str(value.cast(pa.string()))  # Python has no nanoseconds
-    text = repr(value.as_py())
+    text = repr(python_value(value))
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 

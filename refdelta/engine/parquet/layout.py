@@ -15,10 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.core.pruning.partition_folders import partition_prefix
-from refdelta.core.table.column_mapping import nested_ids
-from refdelta.core.table.properties import TableProperties
-from refdelta.core.table.types import (
+from refdelta.arrow import variant
+from refdelta.arrow.arrays import array_of, scalar_of, with_names
+from refdelta.arrow.partition import partition_strings
+from refdelta.arrow.schema import arrow_type
+from refdelta.engine.parquet.dictionaries import with_dictionaries
+from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError, unknown_name
+from refdelta.pruning.partition_folders import partition_prefix
+from refdelta.table.column_mapping import nested_ids
+from refdelta.table.properties import TableProperties
+from refdelta.table.types import (
     VARIANT,
     ArrayType,
     DataType,
@@ -29,12 +35,6 @@ from refdelta.core.table.types import (
     field_id,
     physical_name,
 )
-from refdelta.engine.arrow import variant
-from refdelta.engine.arrow.arrays import array_of, scalar_of, with_names
-from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.expressions.partition import partition_strings
-from refdelta.engine.parquet.dictionaries import with_dictionaries
-from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError, unknown_name
 
 PartitionKey = tuple[str | None, ...]
 

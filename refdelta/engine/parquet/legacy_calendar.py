@@ -19,8 +19,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.partition_values import DAY, days_of
-from refdelta.engine.arrow.arrays import floor_divide
+from refdelta.arrow.arrays import floor_divide
+from refdelta.table.partition_values import DAY, days_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +91,7 @@ def legacy_calendar(footer: Any) -> LegacyCalendar | None:
     # All timestamps of a file have one physical type, which is a setting of the session.
     kinds = {footer.schema.column(i).physical_type for i in range(footer.num_columns)}
     times = int96 if "INT96" in kinds else dates
-    return LegacyCalendar(dates, times, notes.get(_ZONE, b"UTC").decode()) if dates or times else None
+    return LegacyCalendar(dates, times, notes.get(_ZONE, b"UTC").decode("utf-8", "replace")) if dates or times else None
 
 
 def _moved_days(days: pa.Array) -> pa.Array:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,15 +90,22 @@ class CompactReader:
                 self._skip(kind)
         self._depth -= 1
 
-    def integer(self) -> int:
-        """A signed number."""
+    def integer(self, bits: int = 64) -> int:
+        """A signed number of at most so many bits: pyarrow would leave the others out."""
         number = self._varint()
+        if number >> bits:
+            raise ValueError(f"{self._what} has a number of more than {bits} bits")
         return (number >> 1) ^ -(number & 1)
 
-    def length(self) -> int:
-        """The number of elements of a list; they follow."""
+    def length(self, kind: int) -> int:
+        """The number of elements of a list, which have this kind and follow.
+
+        pyarrow reads the elements of a list that it knows as that kind, whatever the list says of them.
+        """
         head = self._data[self._at]
         self._at += 1
+        if head & 15 != kind:
+            raise ValueError(f"{self._what} has a list of another kind")
         return self._count() if head >> 4 == 15 else head >> 4
 
     def skip_binary(self) -> int:
@@ -107,9 +114,49 @@ class CompactReader:
         self._at += length
         return length
 
-    def skip_list(self) -> None:
-        """Skip a list."""
-        self._skip(LIST)
+    def skip_list(self, kind: int) -> None:
+        """Skip a list of this kind."""
+        self._skip_each(self.length(kind), (kind,))
+
+    def copy(self, changed: Mapping[int, Callable[[], bytes]] | None = None, without: Collection[int] = ()) -> bytes:
+        """Read a struct. Returns its bytes, with changes.
+
+        Args:
+            changed: by the number of a field, a function that reads its value and returns the bytes of a new one.
+            without: the numbers of the fields that are left out.
+        """
+        if not changed and not without:
+            start = self._at
+            self._skip(STRUCT)
+            return self._data[start : self._at]
+        copied, last, number = bytearray(), 0, 0
+        while head := self._data[self._at]:
+            self._at += 1
+            number = number + (head >> 4) if head >> 4 else self.integer()
+            start = self._at
+            if changed and number in changed:
+                value = changed[number]()
+            else:
+                self._skip(head & 15)
+                value = self._data[start : self._at]
+            if number not in without:
+                step = number - last
+                copied += bytes([step << 4 | head & 15]) if step < 16 else bytes([head & 15]) + _unsigned(number << 1)
+                copied += value
+                last = number
+        self._at += 1
+        return bytes(copied) + b"\0"
+
+    def copy_list(self, kind: int, element: Callable[[int], bytes]) -> bytes:
+        """Read a list of this kind. Returns its bytes, with new elements.
+
+        Args:
+            kind: the kind of the elements.
+            element: a function that reads the element of a number and returns the bytes of a new one.
+        """
+        start = self._at
+        count = self.length(kind)
+        return self._data[start : self._at] + b"".join(element(number) for number in range(count))
 
     def _descend(self) -> None:
         self._depth += 1
@@ -133,7 +180,7 @@ class CompactReader:
             at += 1
             number |= (byte & 127) << shift
             shift += 7
-            if number >= 1 << 64:  # pyarrow would truncate it to 64 bits
+            if number >> 64 or shift > 70:  # pyarrow would truncate it, or refuse it
                 raise ValueError(f"{self._what} has a number of more than 64 bits")
         self._at = at
         return number
@@ -148,7 +195,7 @@ class CompactReader:
                 pass
         elif kind in (9, 10):
             each = self._data[self._at] & 15
-            self._skip_each(self.length(), (each,))
+            self._skip_each(self.length(each), (each,))
         elif kind == 11:
             count = self._count()
             kinds = self._data[self._at] if count else 0
@@ -182,16 +229,19 @@ _TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_
 PHYSICAL_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 """The bytes of a value in memory, by physical type."""
 # Fields by number, each with its kind: of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData, Statistics and
-# SizeStatistics. The fields 8 and 9 belong to encrypted files and columns.
-_FILE: Final = {2: LIST, 3: I64, 4: LIST, 5: LIST, 6: BINARY, 8: STRUCT, 9: BINARY}
-_SCHEMA, _ROWS, _NOTES, _WRITER = 2, 3, 5, 6
-_GROUP: Final = {1: LIST, 3: I64}
+# SizeStatistics; all fields that are lists are among them. The fields 8 and 9 belong to encrypted files and columns.
+_FILE: Final = {2: LIST, 3: I64, 4: LIST, 5: LIST, 6: BINARY, 7: LIST, 8: STRUCT, 9: BINARY}
+_SCHEMA, _ROWS, _GROUPS, _NOTES, _WRITER = 2, 3, 4, 5, 6
+_GROUP: Final = {1: LIST, 3: I64, 4: LIST}
 _CHUNK: Final = {3: STRUCT, 8: STRUCT, 9: BINARY}
-_META: Final = {1: I32, 12: STRUCT, 16: STRUCT}
+_META: Final = {1: I32, 2: LIST, 3: LIST, 4: I32, 8: LIST, 12: STRUCT, 13: LIST, 16: STRUCT, 17: STRUCT}
 _BOUNDS: Final = {1: BINARY, 2: BINARY, 5: BINARY, 6: BINARY}
 _SIZES: Final = {2: LIST, 3: LIST}
+_SHAPES: Final = {2: LIST}  # GeospatialStatistics
+_CODECS: Final = 8
+_LISTS: Final = {2: I32, 3: BINARY, 8: STRUCT, 13: STRUCT}  # of ColumnMetaData
 _ENCRYPTED: Final = (8, 9)
-_DEEPEST_FOOTER: Final = 60
+DEEPEST_FOOTER: Final = 60
 _USUAL_FOOTER: Final = 16 * 2**10  # bytes
 
 
@@ -223,9 +273,7 @@ class FooterForm:
         texts = keys or [(metadata.created_by or "").encode()]
         starts = [footer.rfind(first + bytes([len(text)]) + text) for text in texts if len(text) < _LONG]
         start = max(starts, default=-1)
-        schema, notes = (
-            CompactReader(part, "the footer", deepest=_DEEPEST_FOOTER) for part in (footer, footer[start:])
-        )
+        schema, notes = (CompactReader(part, "the footer", deepest=DEEPEST_FOOTER) for part in (footer, footer[start:]))
         try:
             head = next((schema.position for _ in schema.fields({3: I64})), 0)
             _ = list(notes.fields({}))
@@ -301,7 +349,7 @@ def examine_footer(metadata: Any, bytes_at: BytesAt, size: int) -> tuple[frozens
 def _check_file(data: bytes, metadata: Any, odd: set[int]) -> FooterForm | None:
     global _known_heads  # noqa: PLW0603 - replaced as a whole, so that threads need no lock
     head, leaves = next((known for known in _known_heads if data.startswith(known[0])), (b"", []))
-    reader = CompactReader(data, "the footer", deepest=_DEEPEST_FOOTER, start=len(head))
+    reader = CompactReader(data, "the footer", deepest=DEEPEST_FOOTER, start=len(head))
     if head:
         reader.integer()
     else:
@@ -312,20 +360,18 @@ def _check_file(data: bytes, metadata: Any, odd: set[int]) -> FooterForm | None:
         order.append(number)
         if number in _ENCRYPTED:
             raise ValueError("the file is encrypted")
-        if number == _SCHEMA:
-            reader.skip_list()
-        elif number == _ROWS:
+        if number == _ROWS:
             head = data[: reader.position]
             reader.integer()
-        elif number == _NOTES:
-            notes = reader.position
-            reader.skip_list()
+        elif number == _GROUPS:
+            for _ in range(reader.length(STRUCT)):
+                _check_row_group(reader, leaves, odd)
         elif number == _WRITER:
             notes = reader.position if notes is None else notes
             reader.skip_binary()
         else:
-            for _ in range(reader.length()):
-                _check_row_group(reader, leaves, odd)
+            notes = reader.position if number == _NOTES else notes
+            reader.skip_list(STRUCT)
     if order[:2] != [_SCHEMA, _ROWS]:
         return None
     if all(head != known for known, _ in _known_heads):
@@ -340,7 +386,10 @@ def _check_row_group(reader: CompactReader, leaves: list[_FooterLeaf], odd: set[
             if (rows := reader.integer()) < 0:
                 raise ValueError(f"a row group has {rows} rows")
             continue
-        found = reader.length()
+        if field == 4:
+            reader.skip_list(STRUCT)
+            continue
+        found = reader.length(STRUCT)
         if found != len(leaves):
             break
         for number, leaf in enumerate(leaves):
@@ -381,19 +430,32 @@ def _check_chunk(reader: CompactReader, leaf: _FooterLeaf) -> bool:
                 kind, seen = reader.integer(), True
                 if not 0 <= kind < len(_TYPES) or _TYPES[kind] != leaf.type:
                     raise ValueError(f"column {leaf.path} has another type in a row group than in the schema")
+            elif part == 4:
+                if not 0 <= (codec := reader.integer(32)) < _CODECS:
+                    raise ValueError(f"column {leaf.path} has the unknown codec {codec}")
             elif part == 12:
                 for _ in reader.fields(_BOUNDS):
                     bounded &= reader.skip_binary() >= leaf.width
-            else:
+            elif part == 16:
                 _check_sizes(reader, leaf)
+            else:
+                _skip_lists(reader, part)
     if not seen:
         raise ValueError(f"column {leaf.path} is not described in a row group")
     return bounded
 
 
+def _skip_lists(reader: CompactReader, part: int) -> None:
+    if part in _LISTS:
+        reader.skip_list(_LISTS[part])
+        return
+    for _ in reader.fields(_SHAPES):
+        reader.skip_list(I32)
+
+
 def _check_sizes(reader: CompactReader, leaf: _FooterLeaf) -> None:
     for number in reader.fields(_SIZES):
-        count = reader.length()
+        count = reader.length(I64)
         for _ in range(count):
             reader.integer()
         if count not in (0, leaf.levels[number] + 1):
@@ -463,7 +525,8 @@ def _rest(width: int) -> _LazyPattern:
     both = rb"(?:\x16" + _NUMBER + rb"(?:\x19(?P<a>L)(?:\x19(?P<b>L))?|\x29(?P<c>L))?"
     both += rb"|\x29(?P<d>L)(?:\x19(?P<e>L))?|\x39(?P<f>L))?"
     sizes = _STRUCT + both.replace(b"L", _list_of(6, _NUMBER)) + rb"\x00"
-    meta = b"(?>(?:" + b"|".join([_INTEGER + _NUMBER, pages, statistics]) + b"){0,40})(?:" + sizes + rb")?\x00"
+    codec = rb"\x15[" + bytes(range(0, 2 * _CODECS, 2)) + b"]"
+    meta = codec + b"(?>(?:" + b"|".join([_INTEGER + _NUMBER, pages, statistics]) + b"){0,40})(?:" + sizes + rb")?\x00"
     return _LazyPattern(meta + _INTEGERS + rb"\x00")
 
 
@@ -531,6 +594,7 @@ class ChunkPattern:
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _BY_DICTIONARY = frozenset([2, 8])  # PLAIN_DICTIONARY, RLE_DICTIONARY
 _BY_PREFIX: Final = 7  # DELTA_BYTE_ARRAY
+_OFFSET: Final = 4  # bytes
 # Fields of PageHeader, and of its three inner headers, each of which begins with the number of values.
 _TYPE, _SIZE, _STORED = 1, 2, 3
 _INNER = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
@@ -549,7 +613,7 @@ class PageHeader:
 
     Attributes:
         is_dictionary: whether the page holds the dictionary; otherwise it holds data.
-        size: of the decompressed page, in bytes.
+        size: of the decompressed page, in bytes, as it is stated.
         values: the number of values, nulls included; for a dictionary, the number of entries.
         encoding: of the values, by Parquet's number.
         place: the position of the page's body in the file: the first byte, and how many.
@@ -562,6 +626,11 @@ class PageHeader:
     place: tuple[int, int]
 
     @property
+    def held(self) -> int:
+        """The bytes that pyarrow has of the page: if they are not compressed, it does not look at the stated size."""
+        return max(self.size, self.place[1])
+
+    @property
     def by_dictionary(self) -> bool:
         """Whether the values are indexes into the dictionary."""
         return not self.is_dictionary and self.encoding in _BY_DICTIONARY
@@ -571,15 +640,16 @@ class PageHeader:
         """Whether each value may begin with a prefix of the value before it."""
         return self.encoding == _BY_PREFIX
 
-    def unfolded(self, width: int) -> int:
-        """An upper bound of the bytes that the values take in memory.
+    def unfolded(self, width: int, longest: int) -> int:
+        """An upper bound of the bytes that the page and its values take in memory.
 
         Args:
-            width: the bytes of a value, or of the longest entry of the dictionary.
+            width: the bytes of a value, which a null takes too; 0 for strings, each of which has an offset.
+            longest: the bytes of the longest entry of the dictionary.
         """
         if self.by_prefix:
-            return self.values * self.size
-        return self.size + (self.values * width if self.encoding != 0 else 0)
+            return self.values * self.held
+        return self.held + self.values * (width or _OFFSET + (longest if self.by_dictionary else 0))
 
 
 def read_page_headers(bytes_at: BytesAt, start: int, values: int) -> list[PageHeader]:
@@ -588,8 +658,7 @@ def read_page_headers(bytes_at: BytesAt, start: int, values: int) -> list[PageHe
     Args:
         bytes_at: returns bytes of the file.
         start: the position of the first page.
-        values: the number of values by the footer: the pages end when they have so many. With 0, the first page alone
-            is read.
+        values: the number of values by the footer: the pages end when they have so many.
 
     Raises:
         ValueError: there is no valid page header.
@@ -640,22 +709,28 @@ def _any_page(data: bytes) -> tuple[list[int | None], int]:
     inner: dict[int, dict[int, int]] = {}
     for number in reader.fields(_PAGE):
         if _PAGE[number] == I32:
-            numbers[number] = reader.integer()
+            numbers[number] = reader.integer(32)
         else:
-            inner[number] = {part: reader.integer() for part in reader.fields(_COUNTS)}
+            inner[number] = {part: reader.integer(32) for part in reader.fields(_COUNTS)}
     kind = numbers.get(_TYPE)
     counts = {} if kind not in _INNER else inner.get(_INNER[kind], {})
     encoding = counts.get(_ENCODING[kind]) if kind in _ENCODING else None
     return [*(numbers.get(number) for number in (_TYPE, _SIZE, _STORED)), counts.get(1), encoding], reader.position
 
 
-# A header of a page of data (version 1), or of a dictionary, up to its statistics, if it has some. Numbers are as long
-# as usual; the loop reads longer ones.
-_SHORT = rb"([\x80-\xff]{0,4}[\x00-\x7f])"
+# A header of a page of data (version 1), or of a dictionary, up to its statistics, if it has some. Numbers have at most
+# 32 bits; the loop reads longer ones.
+_SHORT = rb"([\x80-\xff]{0,3}[\x00-\x7f]|[\x80-\xff]{4}[\x00-\x0f])"
 _USUAL_PAGE = re.compile(
     rb"\x15(?:\x00\x15S\x15S(?:\x15S)?[\x1c\x2c]\x15S\x15S\x15S\x15S(?=[\x00\x1c])"
     rb"|\x04\x15S\x15S(?:\x15S)?[\x3c\x4c]\x15S\x15S[\x11\x12]?(?=\x00))".replace(b"S", _SHORT)
 )
+
+
+@functools.cache
+def _page_statistics() -> _LazyPattern:
+    """The statistics of a page: bounds, and counts."""
+    return _LazyPattern(_struct_of([_BINARY + _byte_string(), _INTEGER + _NUMBER, _TRUTH]))
 
 
 def _usual_page(data: bytes) -> tuple[list[int | None], int] | None:
@@ -670,10 +745,14 @@ def _usual_page(data: bytes) -> tuple[list[int | None], int] | None:
     if inner >> 4 != (_INNER[_DATA if found[1] else _DICTIONARY] - (4 if checksum else 3)):
         return None
     if data[end] == _INLINE_STRUCT:
-        reader = CompactReader(data, "a page's header", deepest=_DEEPEST_PAGE - 2, start=end + 1)
-        for _ in reader.fields({}):
-            pass
-        end = reader.position
+        bounds = _page_statistics().match(data, end + 1)
+        if bounds is None:
+            reader = CompactReader(data, "a page's header", deepest=_DEEPEST_PAGE - 2, start=end + 1)
+            for _ in reader.fields({}):
+                pass
+            end = reader.position
+        else:
+            end = bounds.end()
     if data[end : end + 2] != b"\0\0":
         return None
     kind = _DATA if found[1] else _DICTIONARY

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta.engine.parquet.limits import BoundedParquetFile, chunk_start, wanted_leaves
-from refdelta.engine.scan.chunking import GAP_BYTES, REQUEST_BYTES, at_most
-from refdelta.engine.scan.executor import submitted
+from refdelta.engine.work.executor import GAP_BYTES, REQUEST_BYTES, at_most, submitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -193,7 +192,7 @@ class _Window:
         return data
 
     def bytes_at(self, start: int, length: int) -> memoryview | bytes:
-        """Bytes from a position on: ``length``, or as many as the object has, or as many as are held."""
+        """Bytes from a position on: ``length``, or fewer at the end of the object or of the held bytes."""
         held = self._held(start, length)
         return held or self._store.get_range(self._key, start, min(length, max(0, self.size - start)))
 

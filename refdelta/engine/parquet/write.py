@@ -23,21 +23,21 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import array_of, few_chunks, take
 from refdelta.core.log.actions import Add, Cdc
 from refdelta.core.log.paths import data_key, encode_path
-from refdelta.core.table.change_feed import BEFORE_UPDATE, CHANGE_TYPE, DELETE, FOLDER
-from refdelta.core.table.clustering import ColumnPath
-from refdelta.core.table.properties import TableProperties
-from refdelta.core.table.row_tracking import without_hidden
-from refdelta.core.table.types import StructType
-from refdelta.engine.arrow.arrays import array_of
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.dictionaries import joined, text_size
 from refdelta.engine.parquet.encode import OPEN_FILES, SMALL_BYTES, DataFile, Encoder
 from refdelta.engine.parquet.file_options import file_options
 from refdelta.engine.parquet.layout import FileLayout, PartitionKey, codec_of, file_name, pages_of, shares_copies
-from refdelta.engine.scan.executor import cores
+from refdelta.engine.work.executor import cores
 from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.table.change_feed import BEFORE_UPDATE, CHANGE_TYPE, DELETE, FOLDER
+from refdelta.table.clustering import ColumnPath
+from refdelta.table.properties import TableProperties
+from refdelta.table.row_tracking import without_hidden
+from refdelta.table.types import StructType
 from refdelta_storage.base import Store
 from refdelta_storage.errors import StorageError
 
@@ -366,7 +366,7 @@ class _Router:
         """The buffered rows of a partition, which are no longer buffered, and their size."""
         rows, size = joined(partition.chunks), partition.size
         if len(partition.chunks) > 1 and partition.rows < len(partition.chunks) * 4096:
-            rows = rows.combine_chunks()
+            rows = few_chunks(rows)
         self._buffered -= size
         partition.chunks, partition.rows, partition.size = [], 0, 0
         return rows, size
@@ -401,7 +401,7 @@ class _Router:
 def _copied(chunks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """The same rows in one batch, which shares no memory with others."""
     rows = joined(chunks)
-    copied: list[pa.RecordBatch] = rows.take(pa.arange(0, rows.num_rows)).combine_chunks().to_batches()
+    copied: list[pa.RecordBatch] = take(rows, pa.arange(0, rows.num_rows)).to_batches()
     return copied
 
 
@@ -429,8 +429,8 @@ def _even(data: Iterable[pa.RecordBatch], router: _Router) -> Iterator[pa.Record
 
 
 def _pieces(held: list[pa.RecordBatch], rows: int, size: int, most: int) -> Iterator[pa.RecordBatch]:
-    batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+    batch = few_chunks(pa.Table.from_batches(held))
     count = max(-(-size // most), -(-rows // ROW_GROUP_ROWS))
     step = -(-rows // count)
     for start in range(0, rows, step):
-        yield batch.slice(start, step)
+        yield from batch.slice(start, step).to_batches()

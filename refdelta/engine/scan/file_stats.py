@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import concat, one_array, pieces, scalar_of
+from refdelta.arrow.char_padding import padded_uppers
+from refdelta.arrow.decimals import decimal_margins
+from refdelta.arrow.schema import arrow_type
 from refdelta.core.log.claims import (
     CUT_LENGTH,
     EXACT_BOUNDS,
@@ -22,8 +26,10 @@ from refdelta.core.log.claims import (
     TEXT_MARGIN,
     TIME_MARGIN,
 )
-from refdelta.core.pruning.stats_source import StatsSource
-from refdelta.core.table.types import (
+from refdelta.engine.log.statistics import Statistic, child_of, read_statistics
+from refdelta.expressions.ordering import compare_columns
+from refdelta.pruning.stats_source import StatsSource
+from refdelta.table.types import (
     BOOLEAN,
     FRACTIONAL,
     LONG,
@@ -34,12 +40,6 @@ from refdelta.core.table.types import (
     DecimalType,
     StructType,
 )
-from refdelta.engine.arrow.arrays import one_array, scalar_of
-from refdelta.engine.arrow.char_padding import padded_uppers
-from refdelta.engine.arrow.decimals import decimal_margins
-from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.expressions.arithmetic import compare
-from refdelta.engine.log.statistics import Statistic, child_of, read_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +82,8 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
     """Read the statistics of some columns.
 
     Args:
-        files: has the column ``stats`` (JSON strings), or ``stats_parsed`` (a struct), or both; the JSON wins.
+        files: has the column ``stats`` (JSON strings), or ``stats_parsed`` (a struct), or both; the JSON wins. Of a
+            long list one of its ``pieces``, since the columns become arrays.
         schema: the table's.
         paths: logical paths of columns, spelled as in the schema.
     """
@@ -114,7 +115,7 @@ def num_records(files: pa.Table) -> pa.Array:
 
     Implements PROTOCOL.md, "Per-file Statistics", ``numRecords``.
     """
-    return view_stats(files, StructType(), ()).rows
+    return concat(view_stats(piece, StructType(), ()).rows for piece in pieces(files))
 
 
 def num_deleted(files: pa.Table) -> pa.ChunkedArray:
@@ -138,7 +139,7 @@ def _bounds(
         low = pc.if_else(pc.or_(exact, pc.invert(pc.is_nan(low))), low, pa.scalar(None, low.type))
     if item.bounded:
         # Bounds in the wrong order are dropped: times of some writers overflow.
-        sane = pc.fill_null(compare("<=", low, high), True)
+        sane = pc.fill_null(compare_columns("<=", low, high), True)
         low, high = (pc.if_else(sane, side, pa.scalar(None, side.type)) for side in (low, high))
     return Bounds(low, high, nulls, item.nested)
 

@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.predicate import And, Call, Case, Column, Condition, Convert, Predicate, walk
-from refdelta.core.expressions.predicate import columns as predicate_columns
-from refdelta.core.pruning.generated_partitions import Generated, implied
-from refdelta.core.table.char_varchar import NOTE
-from refdelta.core.table.features import GENERATION, features_of
-from refdelta.core.table.types import StructType
-from refdelta.engine.arrow.arrays import empty_table, filter_rows
-from refdelta.engine.arrow.schema import to_arrow
-from refdelta.engine.expressions.evaluate import can_fail, row_mask
-from refdelta.engine.expressions.partition import partition_table
-from refdelta.engine.expressions.sql import from_filters, parse_expression
+from refdelta.arrow.arrays import concat, empty_table, filter_rows, one_batch, pieces
+from refdelta.arrow.partition import partition_table
+from refdelta.arrow.schema import to_arrow
 from refdelta.engine.scan.skipping import Pruned, prune
 from refdelta.errors import ColumnNotFoundError, PredicateError
+from refdelta.expressions.evaluate import can_fail, row_mask
+from refdelta.expressions.predicate import And, Call, Case, Column, Condition, Convert, Predicate, walk
+from refdelta.expressions.predicate import columns as predicate_columns
+from refdelta.expressions.sql import from_filters, parse_expression
+from refdelta.pruning.generated_partitions import Generated, implied
+from refdelta.table.char_varchar import NOTE
+from refdelta.table.features import GENERATION, features_of
+from refdelta.table.types import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class RowFilter(Protocol):
         """The rows of a batch that meet it."""
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """True for the rows of a batch that meet it; false or null for the others."""
+        """A mask of a batch: true for the rows that satisfy the filter, false or null for the others."""
 
     def prune(self, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
         """The files of a list that may hold such rows."""
@@ -86,7 +86,7 @@ class BoundFilter:
     Attributes:
         predicate: the predicate.
         derived: the condition on partition columns that it implies, or None; see
-            :mod:`refdelta.core.pruning.generated_partitions`.
+            :mod:`refdelta.pruning.generated_partitions`.
     """
 
     predicate: Any
@@ -194,14 +194,16 @@ def _problem(expression: Any, table: pa.Table) -> str | None:
 
 def _exactly(flt: RowFilter, files: pa.Table, schema: StructType, partition_columns: Sequence[str]) -> Pruned:
     """Pruning by a predicate over partition columns alone, which is the same for all rows of a file."""
-    indices = pa.array(range(files.num_rows), pa.int64())
-    columns = {_POSITION: indices}
-    if flt.columns:
-        values = partition_table(files, schema, [name for name in partition_columns if name in flt.columns])
-        columns.update({name: values.column(name).combine_chunks() for name in values.column_names})
-    kept = flt.apply(pa.record_batch(columns)).column(_POSITION)
-    keep = pc.is_in(indices, value_set=kept)
+    names = [name for name in partition_columns if name in flt.columns]
+    keep = concat(_kept(flt, piece, schema, names) for piece in pieces(files))
     return Pruned(keep, pc.if_else(keep, pa.scalar(None, pa.string()), "partition"), exact=True)
+
+
+def _kept(flt: RowFilter, files: pa.Table, schema: StructType, names: Sequence[str]) -> pa.BooleanArray:
+    indices = pa.array(range(files.num_rows), pa.int64())
+    values = partition_table(files, schema, names)
+    rows = pa.table([indices, *values.columns], [_POSITION, *values.column_names])
+    return pc.is_in(indices, value_set=flt.apply(one_batch(rows)).column(_POSITION))
 
 
 # --- generated partition columns ---------------------------------------------------------------------------------

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 import pyarrow.types as pt
 
-from refdelta.core.table.row_tracking import kind_of
-from refdelta.core.table.types import every_field, physical_name
-from refdelta.engine.arrow.char_padding import padder
+from refdelta.arrow.char_padding import padder
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.engine.parquet.legacy_calendar import legacy_calendar
 from refdelta.engine.parquet.metadata import FooterForm, read_footer
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import UnsupportedTypeError
+from refdelta.table.row_tracking import kind_of
+from refdelta.table.types import every_field, physical_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from refdelta.core.table.types import StructField
     from refdelta.engine.scan.reader import ReadPlan, ScanFile
+    from refdelta.table.types import StructField
     from refdelta_storage.base import Store
 
 POLARS, DUCKDB, PYARROW = "polars", "duckdb", "pyarrow"
@@ -172,8 +172,9 @@ class _UnfitFileError(Exception):
 
 
 class _Footers:
-    """Looks at footers. Those of one form are the same but for their row groups: the first one is worked out, and the
-    bytes of the others are compared with it. Only footers of local files are remembered: others cost a request each.
+    """The columns of files by their footers. Footers of one form differ in their row groups only: the first one is
+    parsed, and the bytes of the others are compared with it. Footers of local files are remembered; others are not,
+    since each costs a request.
     """
 
     def __init__(self, store: Store, plan: ReadPlan):
@@ -280,7 +281,7 @@ def _has_mapped_fields(column: StructField) -> bool:
 
 
 def compares_views(kind: pa.DataType) -> bool:
-    """True if a filter may compare statistics of a column, or of a field of a struct, as views: pyarrow cannot."""
+    """True if a filter may compare statistics of a column, or of its fields, as views, which pyarrow cannot do."""
     if pt.is_struct(kind):
         return any(compares_views(part) for part in _parts(kind))
     return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))

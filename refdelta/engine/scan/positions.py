@@ -22,8 +22,8 @@ from refdelta.engine.scan.scan import read_files, read_together, scan_files
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from refdelta.engine.scan.executor import Executor
     from refdelta.engine.scan.scan import Scan
+    from refdelta.engine.work.executor import Executor
     from refdelta_storage.base import Store
 
 
@@ -60,9 +60,15 @@ class RowsByFile(dict[int, BitMap64]):
         runs = pc.run_end_encode(files, run_end_type=pa.int64())
         start = 0
         for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            rows = to_bitmap(positions.slice(start, end - start))
-            self[number] = self[number] | rows if number in self else rows
+            self.add(number, to_bitmap(positions.slice(start, end - start)))
             start = end
+
+    def add(self, number: int, rows: BitMap64) -> None:
+        """Add the rows of one file, by its index."""
+        if number in self:
+            self[number] |= rows
+        else:
+            self[number] = rows
 
 
 def find_rows(scan: Scan, executor: Executor | None = None) -> Iterator[FileRows]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,12 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyroaring import BitMap64
 
+from refdelta.arrow.arrays import check_decimals, check_texts, check_values, filter_rows, is_flat
+from refdelta.arrow.schema import arrow_field
 from refdelta.core.log.claims import EXACT_BOUNDS
-from refdelta.core.table.char_varchar import padding_of
-from refdelta.core.table.row_tracking import ROW_ID, kind_of
-from refdelta.core.table.types import StructField, StructType, physical_name
-from refdelta.engine.arrow.arrays import check_decimals, check_texts, check_values, filter_rows, is_flat
-from refdelta.engine.arrow.schema import arrow_field
 from refdelta.engine.log.state import STATS_PARSED
 from refdelta.engine.parquet.columns import ColumnSource, plan_columns
 from refdelta.engine.parquet.dictionaries import decoded
@@ -28,8 +26,11 @@ from refdelta.engine.parquet.dv import VectorLoader, live_mask, load_deletion_ve
 from refdelta.engine.parquet.files import data_errors, open_parquet
 from refdelta.engine.parquet.legacy_calendar import legacy_calendar
 from refdelta.engine.parquet.limits import BATCH_BYTES, FEW_ROWS, chunk_start, unfolding
-from refdelta.engine.scan.chunking import at_least
-from refdelta.errors import UnsupportedTypeError
+from refdelta.engine.work.executor import at_least, sharing
+from refdelta.errors import InvalidLogError, UnsupportedTypeError
+from refdelta.table.char_varchar import padding_of
+from refdelta.table.row_tracking import ROW_ID, kind_of
+from refdelta.table.types import StructField, StructType, physical_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -244,9 +245,16 @@ def deleted_rows(store: Store, file: ScanFile) -> BitMap64:
 
 
 def count_rows(store: Store, file: ScanFile) -> int:
-    """The number of live rows of a file, by its footer. Errors as for :meth:`FileReader.read`."""
+    """The number of live rows of a file, by its footer.
+
+    Errors as for :meth:`FileReader.read`, and ``InvalidLogError`` for a deletion vector that hides more rows than the
+    file has.
+    """
     rows = physical_rows(store, file)
-    return rows if file.deletion_vector is None else rows - file.deletion_vector.cardinality
+    hidden = 0 if file.deletion_vector is None else file.deletion_vector.cardinality
+    if not 0 <= hidden <= rows:
+        raise InvalidLogError(f"the deletion vector of {file.key} hides {hidden} rows, but the file has {rows}")
+    return rows - hidden
 
 
 def physical_rows(store: Store, file: ScanFile) -> int:
@@ -463,11 +471,12 @@ def _run_batches(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Same as :func:`_batches`, for consecutive row groups, all if None, from the position ``start`` on."""
     for batch in parquet.iter_batches(most, row_groups=run, columns=names):
-        rows = unfolding(batch)
-        if rows == batch.num_rows:
-            yield start, batch
-        else:
-            yield from ((start + at, batch.slice(at, rows)) for at in range(0, batch.num_rows, rows))
+        rows, bytes_ = unfolding(batch)
+        with sharing(bytes_):
+            if rows == batch.num_rows:
+                yield start, batch
+            else:
+                yield from ((start + at, batch.slice(at, rows)) for at in range(0, batch.num_rows, rows))
         start += batch.num_rows
 
 
@@ -716,7 +725,8 @@ def _leaves(footer: Any) -> dict[str, int]:
     two names.
     """
     names = [footer.schema.column(i).path for i in range(footer.num_columns)]
-    return {name: i for i, name in enumerate(names) if "." not in name and names.count(name) == 1}
+    counts = Counter(names)
+    return {name: i for i, name in enumerate(names) if "." not in name and counts[name] == 1}
 
 
 def _has_bounds(source: ColumnSource) -> bool:

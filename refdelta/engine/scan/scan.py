@@ -6,6 +6,7 @@ import itertools
 import logging
 import sys
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,22 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
+from refdelta.arrow.arrays import exact_sum, narrowed, scalar_of, take
+from refdelta.arrow.partition import partition_table
 from refdelta.core.log.paths import data_key
-from refdelta.core.table.column_names import named_path
-from refdelta.core.table.row_tracking import ASKED, asked_columns, is_enabled, kind_of
-from refdelta.core.table.schema_edit import Path, find_path
-from refdelta.core.table.types import StructField, StructType
-from refdelta.engine.arrow.arrays import narrowed
-from refdelta.engine.expressions.partition import partition_table
-from refdelta.engine.log.removed_files import missing_files
 from refdelta.engine.log.state import to_descriptor
 from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.engine.parquet.files import SMALL_BYTES
-from refdelta.engine.scan.chunking import at_most
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.file_stats import num_deleted, num_records
 from refdelta.engine.scan.reader import FileReader, ReadPlan, ScanFile, count_rows
-from refdelta.errors import InvalidArgumentError
+from refdelta.engine.work.executor import ThreadExecutor, at_most
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
+from refdelta.table.column_names import named_path
+from refdelta.table.row_tracking import ASKED, asked_columns, is_enabled, kind_of
+from refdelta.table.schema_edit import Path, find_path
+from refdelta.table.types import StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -250,10 +249,14 @@ class Scan(RowStream):
 
         It follows from statistics, or from the footers of files without them. Errors as for :meth:`to_batches`.
         """
-        counts: list[int | None] = pc.subtract(num_records(self.files), num_deleted(self.files)).to_pylist()
+        rows, hidden = num_records(self.files), num_deleted(self.files)
+        # A vector that hides more rows than its file has contradicts the statistics, and the footer decides.
+        sound = pc.and_(pc.greater_equal(hidden, scalar_of(0, pa.int64())), pc.less_equal(hidden, rows))
+        unknown_count = scalar_of(None, pa.int64())
+        counts: list[int | None] = pc.if_else(sound, pc.subtract(rows, hidden), unknown_count).to_pylist()
         unknown = [index for index, count in enumerate(counts) if count is None]
         if unknown:
-            rest = Scan(self.snapshot, ReadPlan(()), self.files.take(unknown), executor=self.executor)
+            rest = Scan(self.snapshot, ReadPlan(()), take(self.files, pa.array(unknown)), executor=self.executor)
             with missing_files(self.store, self.snapshot.version):
                 found = self.footers.map(lambda file: count_rows(self.store, file), scan_files(rest))
                 counts = [count if count is not None else next(found) for count in counts]
@@ -288,7 +291,7 @@ class Scan(RowStream):
             pruned_by_partition=sum(reason == "partition" for _, reason in by_reason),
             pruned_by_stats=sum(reason == "stats" for _, reason in by_reason),
             bytes=self.snapshot.size_bytes,
-            bytes_read=pc.sum(self.files.column("size")).as_py() or 0,
+            bytes_read=exact_sum(self.files.column("size")),
             deletion_vectors=len(vectors) - vectors.null_count,
             paths=tuple(self.files.column("path").to_pylist()),
             pruned=tuple(by_reason),
@@ -498,6 +501,30 @@ def read_files(
 
     with missing_files(scan.store, scan.snapshot.version):
         yield from scan.executor.stream(read, tasks, weigh=lambda batch: int(batch.nbytes), budget=budget)
+
+
+@contextmanager
+def missing_files(store: Store, version: int) -> Iterator[None]:
+    """Give the error of a missing file of a version its reason, if VACUUM removed it.
+
+    Args:
+        store: the table's folder.
+        version: the version that is read.
+
+    Raises:
+        DataFileNotFoundError: the error, with the reason.
+    """
+    try:
+        yield
+    except DataFileNotFoundError as error:
+        from refdelta.engine.log.removed_files import removed_by_vacuum  # few files are missing
+
+        reason = removed_by_vacuum(store, version)
+        if not reason or reason in error.reason:
+            raise
+        # The advice for a file that may be missing for any reason gives way to this one.
+        missing = error.reason.partition("; ")[0]
+        raise DataFileNotFoundError(f"{missing}: {reason}", file=error.file) from error
 
 
 def read_together(store: Store, files: Sequence[ScanFile]) -> list[list[ScanFile]]:

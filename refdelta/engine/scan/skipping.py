@@ -1,6 +1,6 @@
 """Data skipping: the files that a predicate excludes, by their partition values and by their statistics.
 
-A file is kept unless no row of it can make the predicate true. :mod:`refdelta.core.pruning.file_match` is the
+A file is kept unless no row of it can make the predicate true. :mod:`refdelta.pruning.file_match` is the
 definition for a single file; a property-based test holds this module equal to it.
 """
 
@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.like import like_prefix
-from refdelta.core.expressions.predicate import (
+from refdelta.arrow.arrays import concat, one_array, pieces
+from refdelta.arrow.partition import partition_table
+from refdelta.engine.scan.file_stats import Bounds, FileStatsView, view_stats
+from refdelta.errors import ExpressionError
+from refdelta.expressions.casting import convert_column
+from refdelta.expressions.evaluate import cast, compute_type, evaluate_value, row_mask, scalar
+from refdelta.expressions.like import like_prefix
+from refdelta.expressions.ordering import compare_columns
+from refdelta.expressions.predicate import (
     And,
     BoolLiteral,
     Cast,
@@ -34,20 +41,13 @@ from refdelta.core.expressions.predicate import (
     order,
     push_not,
 )
-from refdelta.core.pruning.file_match import KEEP_ORDER, nan_cases
-from refdelta.core.table.types import FRACTIONAL
-from refdelta.engine.arrow.arrays import one_array
-from refdelta.engine.expressions.arithmetic import compare
-from refdelta.engine.expressions.convert import convert
-from refdelta.engine.expressions.evaluate import cast, compute_type, evaluate_value, row_mask, scalar
-from refdelta.engine.expressions.partition import partition_table
-from refdelta.engine.scan.file_stats import Bounds, FileStatsView, view_stats
-from refdelta.errors import ExpressionError
+from refdelta.pruning.file_match import KEEP_ORDER, nan_cases
+from refdelta.table.types import FRACTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from refdelta.core.table.types import DataType, StructType
+    from refdelta.table.types import DataType, StructType
 
 # No column of a table has a line break in its name.
 _ROWS = "rows\n"
@@ -89,6 +89,11 @@ def prune(files: pa.Table, schema: StructType, partition_columns: Sequence[str],
     if predicate is None or files.num_rows == 0:
         return Pruned(pa.repeat(pa.scalar(True), files.num_rows), _reasons(files.num_rows))
     predicate = push_not(predicate)
+    found = [_pruned(piece, schema, partition_columns, predicate) for piece in pieces(files)]
+    return Pruned(concat(part.keep for part in found), concat(part.reason for part in found))
+
+
+def _pruned(files: pa.Table, schema: StructType, partition_columns: Sequence[str], predicate: Predicate) -> Pruned:
     folded = {name.lower() for name in partition_columns}
     paths = sorted(columns(predicate))
     used = [path[0] for path in paths if path[0].lower() in folded]
@@ -180,7 +185,7 @@ class _Pruner:
             case Cast(child, target):
                 return self._moved(child, target, partial(cast, source=child.type, target=target))
             case Convert(child, target) if (child.type, target) in KEEP_ORDER:
-                return self._moved(child, target, partial(convert, source=child.type, target=target))
+                return self._moved(child, target, partial(convert_column, source=child.type, target=target))
         return self._computed(value)
 
     def _moved(self, child: Value, target: DataType, function: Callable[[pa.Array], pa.Array]) -> Bounds:
@@ -244,7 +249,7 @@ class _Pruner:
             yield pa.nulls(many, data_type), pa.repeat(pa.scalar(True), many)
 
         values, fails = zip(*parts(self._partition_rows), strict=True)
-        return pa.concat_arrays(values), pa.concat_arrays(fails)
+        return concat(values), concat(fails)
 
     def _has_null(self, value: Value) -> Any:
         bounds = self._bounds(value)
@@ -262,13 +267,15 @@ class _Pruner:
             both_null = pc.and_kleene(self._has_null(left), self._has_null(right))
             return pc.or_kleene(self._comparison("=", left, right), both_null)
         if op == "=":
-            found = pc.and_kleene(compare("<=", one.low, other.high), compare("<=", other.low, one.high))
+            found = pc.and_kleene(
+                compare_columns("<=", one.low, other.high), compare_columns("<=", other.low, one.high)
+            )
         elif op == "<>":
             found = pc.invert(_constant_and_equal(one, other))
         elif op in ("<", "<="):
-            found = compare(op, one.low, other.high)
+            found = compare_columns(op, one.low, other.high)
         else:
-            found = compare(op, one.high, other.low)
+            found = compare_columns(op, one.high, other.low)
         for value in (left, right):
             found = pc.and_kleene(found, self._has_value(value)) if not isinstance(value, Literal) else found
         return found
@@ -295,8 +302,8 @@ class _Pruner:
         return pc.and_kleene(found, self._has_value(value))
 
     def _meets(self, bounds: Bounds, low: Literal, high: Literal) -> Any:
-        below = compare("<=", bounds.low, scalar(high.value, high.type))
-        return pc.and_kleene(below, compare(">=", bounds.high, scalar(low.value, low.type)))
+        below = compare_columns("<=", bounds.low, scalar(high.value, high.type))
+        return pc.and_kleene(below, compare_columns(">=", bounds.high, scalar(low.value, low.type)))
 
     def _not_in(self, value: Value, items: tuple[Literal, ...]) -> Any:
         if any(item.value is None for item in items):
@@ -317,8 +324,8 @@ class _Pruner:
 def _constant_and_equal(one: Bounds, other: Bounds) -> Any:
     """True for files in which both sides are the same constant in all rows that are not null."""
     parts = [
-        compare("=", one.low, one.high),
-        compare("=", other.low, other.high),
-        compare("=", one.low, other.low),
+        compare_columns("=", one.low, one.high),
+        compare_columns("=", other.low, other.high),
+        compare_columns("=", one.low, other.low),
     ]
     return pc.fill_null(reduce(pc.and_kleene, parts), False)

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.engine.arrow.arrays import one_array
+from refdelta.arrow.arrays import concat, few_chunks, one_array, take
 from refdelta.engine.parquet.dictionaries import joined, plain, text_size
-from refdelta.engine.scan.chunking import at_least
+from refdelta.engine.work.executor import at_least
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _Ranks:
 
     def _below(self, values: pa.Array) -> NDArray[np.int64]:
         # The sort is stable, so that a value comes before equal values of the sample.
-        order = pc.sort_indices(pa.concat_arrays([values, self._sorted])).to_numpy().astype(np.int64)
+        order = pc.sort_indices(concat([values, self._sorted])).to_numpy().astype(np.int64)
         from_sample = order >= len(values)
         ranks = np.cumsum(from_sample)
         below = np.empty(len(values), np.int64)
@@ -249,9 +249,9 @@ class _Sort:
             sampler.add(rows.select(self._names))
             curve = Curve(sampler.rows(), self.columns, hilbert=self.hilbert)
         order = curve.order(rows)
-        rows = rows.combine_chunks()
+        rows = few_chunks(rows)
         for start in range(0, rows.num_rows, _BATCH_ROWS):
-            yield from rows.take(order.slice(start, _BATCH_ROWS)).combine_chunks().to_batches()
+            yield from take(rows, order.slice(start, _BATCH_ROWS)).to_batches()
 
     @property
     def _names(self) -> list[str]:
@@ -280,7 +280,7 @@ class _Sort:
                 ranges = np.searchsorted(cuts, curve.places(rows), side="right")
                 order = np.argsort(ranges, kind="stable")
                 ends = np.cumsum(np.bincount(ranges, minlength=len(pieces)))
-                grouped = rows.take(pa.array(order))
+                grouped = take(rows, pa.array(order))
                 for piece, start, end in zip(pieces, [0, *ends], ends, strict=False):
                     if start < end:
                         piece.write(grouped.slice(start, end - start), open_files)
@@ -315,7 +315,7 @@ class _Sampler:
         rows, draws = pa.concat_tables(self._held), np.concatenate(self._draws)
         if len(draws) > SAMPLE_ROWS:
             kept = np.argpartition(draws, SAMPLE_ROWS)[:SAMPLE_ROWS]
-            rows, draws = rows.take(pa.array(kept)), draws[kept]
+            rows, draws = take(rows, pa.array(kept)), draws[kept]
         self._held, self._draws, self._count = [rows], [draws], len(draws)
 
 

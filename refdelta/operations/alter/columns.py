@@ -7,7 +7,7 @@ type needs type widening, since old files have the narrower type.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
-from refdelta.core.table.char_varchar import NOTE
-from refdelta.core.table.column_mapping import MODE
-from refdelta.core.table.column_names import dotted, named_path, split_path
-from refdelta.core.table.evolution import as_nullable, can_widen, merge_schemas, with_type_changes
-from refdelta.core.table.features import GENERATION
-from refdelta.core.table.field_names import check_field_names
-from refdelta.core.table.properties import CONSTRAINT_PREFIX
-from refdelta.core.table.schema_edit import Path, edited, find_path, with_field, with_part
-from refdelta.core.table.types import (
+from refdelta.arrow.field_metadata import declared_schema
+from refdelta.arrow.schema import delta_type
+from refdelta.engine.scan.scan import plan_scan
+from refdelta.errors import (
+    ColumnNotFoundError,
+    ConstraintViolationError,
+    InternalError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+)
+from refdelta.expressions.sql import parse_predicate
+from refdelta.operations.shared.change import change_schema, change_table, in_json, noted_version
+from refdelta.operations.shared.identity import START, Numbering, with_marks
+from refdelta.operations.shared.rewrite import find_matches
+from refdelta.operations.shared.row_rules import DEFAULT, INVARIANTS
+from refdelta.operations.write.column_declarations import check_added, check_default, with_mark
+from refdelta.schema import Schema
+from refdelta.table.char_varchar import NOTE
+from refdelta.table.column_mapping import MODE
+from refdelta.table.column_names import dotted, named_path, split_path
+from refdelta.table.evolution import as_nullable, can_widen, merge_schemas, with_type_changes
+from refdelta.table.features import GENERATION
+from refdelta.table.field_names import check_field_names
+from refdelta.table.properties import CONSTRAINT_PREFIX
+from refdelta.table.schema_edit import Path, edited, find_path, with_field, with_part
+from refdelta.table.types import (
     ArrayType,
     DataType,
     MapType,
@@ -37,23 +54,6 @@ from refdelta.core.table.types import (
     schema_json,
     type_named,
 )
-from refdelta.engine.arrow.field_metadata import declared_schema
-from refdelta.engine.arrow.schema import delta_type
-from refdelta.engine.expressions.sql import parse_predicate
-from refdelta.engine.scan.scan import plan_scan
-from refdelta.errors import (
-    ColumnNotFoundError,
-    ConstraintViolationError,
-    InternalError,
-    InvalidArgumentError,
-    SchemaMismatchError,
-)
-from refdelta.operations.alter.change import change_schema, change_table, in_json, noted_version
-from refdelta.operations.dml.rewrite import find_matches
-from refdelta.operations.write.column_declarations import check_added, check_default, with_mark
-from refdelta.operations.write.identity import START, Numbering, with_marks
-from refdelta.operations.write.row_rules import DEFAULT, INVARIANTS
-from refdelta.schema import Schema
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -72,7 +72,7 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
     Args:
         txn: the transaction.
         snapshot: the snapshot that it reads.
-        given: the columns, as :meth:`refdelta.api.alter.Alterations.add_columns` takes them.
+        given: the columns, as :meth:`refdelta.api.alter.TableAlterer.add_columns` takes them.
 
     Raises:
         UnsupportedTypeError: Delta has no type for an Arrow type.
@@ -84,6 +84,7 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
     if not fields:
         raise InvalidArgumentError("there is no column to add")
     schema = snapshot.schema
+    new: dict[str, StructField] = {}  # columns after those of the schema, by name in lower case
     for item in fields:
         if not item.nullable or as_nullable(item.type) != item.type:
             raise InvalidArgumentError(
@@ -91,10 +92,16 @@ def add_columns(txn: Transaction, snapshot: Snapshot, given: Any) -> None:
                 "value for it"
             )
         check_added(StructType(), StructType((item,)))
-        grown = merge_schemas(schema, StructType((_placed(schema, split_path(item.name), item),)), changes="refused")
+        path = split_path(item.name)
+        if len(path) == 1 and path[0] not in schema and path[0].lower() not in new:
+            new[path[0].lower()] = _placed(schema, path, item)
+            continue
+        schema, new = StructType((*schema, *new.values())), {}
+        grown = merge_schemas(schema, StructType((_placed(schema, path, item),)), changes="refused")
         if grown == schema:
             raise SchemaMismatchError(f"cannot add column {item.name!r}: the table has it already")
         schema = grown
+    schema = StructType((*schema, *new.values()))
     check_field_names(schema, mapped=snapshot.column_mapping_mode != "none", before=snapshot.schema)
     columns = [
         {"column": {"name": f.name, "type": _type_name(f.type), "nullable": True, "metadata": dict(f.metadata)}}
@@ -161,9 +168,12 @@ def drop_columns(
     if not names:
         raise InvalidArgumentError("there is no column to drop")
     _check_mapped(snapshot, "drop")
-    schema = snapshot.schema
+    schema, uses = snapshot.schema, _uses(snapshot)
     dropped: list[Path] = []
+    gone: set[str] = set()  # columns of the schema that are dropped
     for name in names:
+        if gone and not (name in schema and schema.field(name).name not in gone):
+            schema, gone = _without(schema, gone, dropped[-1][0]), set()
         try:
             path, _ = find_path(schema, named_path(name, schema))
         except ColumnNotFoundError:
@@ -171,18 +181,26 @@ def drop_columns(
                 raise
             continue
         _check_is_field(schema, path, name)
-        _check_droppable(snapshot, path)
-        schema = edited(schema, path, lambda struct, last: _without(_struct(struct), last))
+        _check_droppable(snapshot, path, uses)
+        if len(path) == 1:
+            gone.add(path[0])
+            if len(gone) == len(schema):
+                _without(schema, gone, path[0])
+        else:
+            schema = edited(schema, path, lambda struct, last: _without(_struct(struct), {last}, last))
         dropped.append(path)
     if not dropped:
         return
+    schema = _without(schema, gone, dropped[-1][-1])
     if not set(schema.names) - set(snapshot.partition_columns):
         raise InvalidArgumentError(
             "cannot drop all columns except the partition columns; one other column must be left"
         )
 
+    folded = {_folded(path) for path in dropped}
+
     def kept(one: Path) -> Path | None:
-        return None if any(_leads(path, one) for path in dropped) else one
+        return None if any(_folded(one[:length]) in folded for length in range(1, len(one) + 1)) else one
 
     metadata = msgspec.structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), configuration=_with_stats_columns(snapshot, kept)
@@ -309,31 +327,51 @@ def _check_unused(snapshot: Snapshot, path: Path, change: str) -> None:
     Any part of the path counts, anywhere in an expression. So some changes are refused that would be safe, but no other
     is allowed.
     """
+    _check_not_in(_uses(snapshot), snapshot, path, change)
+
+
+# The first use of each word in an expression of the table, by the word in lower case: its place, and the text.
+_Uses = dict[str, tuple[str, str]]
+
+
+def _uses(snapshot: Snapshot) -> _Uses:
     texts = {
         f"the constraint {key[len(CONSTRAINT_PREFIX) :]!r}": text
         for key, text in (snapshot.metadata.configuration or {}).items()
         if key.lower().startswith(CONSTRAINT_PREFIX)
     }
     for item in every_field(snapshot.schema):
-        texts |= {
-            f"column {item.name!r} ({key})": str(item.metadata[key]) for key in _EXPRESSIONS if key in item.metadata
-        }
+        for key in _EXPRESSIONS:
+            if key in item.metadata:
+                texts[f"column {item.name!r} ({key})"] = str(item.metadata[key])
+    found: _Uses = {}
+    for use in texts.items():
+        for word in _words(use[1]):
+            found.setdefault(word, use)
+    return found
+
+
+def _words(text: str) -> Iterator[str]:
+    return ((quoted.replace("``", "`") or plain).lower() for quoted, plain in _WORD.findall(text))
+
+
+def _check_not_in(uses: _Uses, snapshot: Snapshot, path: Path, change: str) -> None:
     outer = snapshot.schema.field(path[0])
     if len(path) > 1 and NOTE in outer.metadata:
-        texts[f"the char and varchar declaration of column {outer.name!r}"] = str(outer.metadata[NOTE])
-    names = {name.lower() for name in path if name not in ("element", "key", "value")}
-    for what, text in texts.items():
-        words = {(quoted.replace("``", "`") or plain).lower() for quoted, plain in _WORD.findall(text)}
-        if names & words:
+        note = f"the char and varchar declaration of column {outer.name!r}", str(outer.metadata[NOTE])
+        uses = {**dict.fromkeys(_words(note[1]), note), **uses}
+    for name in path:
+        if name not in ("element", "key", "value") and (use := uses.get(name.lower())):
+            what, text = use
             raise InvalidArgumentError(f"column {dotted(path)} cannot be {change}: {what} depends on it ({text})")
 
 
-def _check_droppable(snapshot: Snapshot, path: Path) -> None:
+def _check_droppable(snapshot: Snapshot, path: Path, uses: _Uses) -> None:
     if len(path) == 1 and path[0] in snapshot.partition_columns:
         raise InvalidArgumentError(f"cannot drop column {dotted(path)}: it is a partition column")
     if any(_leads(path, tuple(clustering)) for clustering in snapshot.clustering_columns):
         raise InvalidArgumentError(f"cannot drop column {dotted(path)}: the table is clustered by it")
-    _check_unused(snapshot, path, "dropped")
+    _check_not_in(uses, snapshot, path, "dropped")
 
 
 def _check_never_null(txn: Transaction, snapshot: Snapshot, path: Path) -> None:
@@ -377,15 +415,21 @@ def _struct(data_type: DataType) -> StructType:
     return data_type
 
 
-def _without(struct: StructType, name: str) -> StructType:
-    if len(struct) == 1:
-        raise InvalidArgumentError(f"cannot drop column {name!r}: it is the only one left in {struct}")
-    return StructType(tuple(item for item in struct if item.name != name))
+def _without(struct: StructType, names: Collection[str], last: str) -> StructType:
+    """The struct without some fields, the ``last`` of which was named last."""
+    left = tuple(item for item in struct if item.name not in names)
+    if not left:
+        only = StructType((struct.field(last),))
+        raise InvalidArgumentError(f"cannot drop column {last!r}: it is the only one left in {only}")
+    return StructType(left)
+
+
+def _folded(path: Path) -> Path:
+    return tuple(name.lower() for name in path)
 
 
 def _leads(path: Path, to: Path) -> bool:
-    folded = [tuple(name.lower() for name in names) for names in (path, to)]
-    return folded[1][: len(path)] == folded[0]
+    return _folded(to[: len(path)]) == _folded(path)
 
 
 def _with_stats_columns(snapshot: Snapshot, change: Any) -> dict[str, str]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta import arguments
-from refdelta.core.expressions.expression import Comparison, Condition, Literal, Not
-from refdelta.core.table.properties import CONSTRAINT_PREFIX
-from refdelta.core.table.types import BOOLEAN
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ConstraintViolationError, InvalidArgumentError, unknown_name
-from refdelta.operations.alter.change import change_table
-from refdelta.operations.dml.rewrite import find_matches
-from refdelta.operations.write.row_rules import constraints
+from refdelta.expressions.expression import Comparison, Condition, Literal, Not
+from refdelta.expressions.sql import parse_predicate
+from refdelta.operations.shared.change import change_table
+from refdelta.operations.shared.rewrite import find_matches
+from refdelta.operations.shared.row_rules import constraints
+from refdelta.table.properties import CONSTRAINT_PREFIX
+from refdelta.table.types import BOOLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

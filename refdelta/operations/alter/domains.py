@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from refdelta.core.log.actions import DomainMetadata
-from refdelta.core.table.features import features_of
 from refdelta.errors import InvalidArgumentError, unknown_name
-from refdelta.operations.alter.change import change_table, in_json
+from refdelta.operations.shared.change import change_table, in_json
+from refdelta.table.features import features_of
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot

@@ -12,19 +12,19 @@ from refdelta.core.log.actions import Add, Metadata, Remove
 from refdelta.core.log.assigned import ENABLEMENT
 from refdelta.core.log.paths import parse_log_name
 from refdelta.core.log.segment import LogFile
-from refdelta.core.table.column_mapping import MODE, each_field, mode_of, unmapped, without_mapping
-from refdelta.core.table.evolution import TYPE_CHANGES
-from refdelta.core.table.features import REGISTRY, ActivationFacts
-from refdelta.core.table.properties import CONSTRAINT_PREFIX
-from refdelta.core.table.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
-from refdelta.core.table.types import parse_schema, schema_json
 from refdelta.engine.log.commits import read_commits
 from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.statistics import whole_adds
-from refdelta.operations.alter.change import PROTECTED
 from refdelta.operations.alter.unmapping import clustering_by_names, removed_mapping
 from refdelta.operations.layout.reorg_uniform import rewrite_figures
+from refdelta.operations.shared.change import PROTECTED
+from refdelta.table.column_mapping import MODE, each_field, mode_of, unmapped, without_mapping
+from refdelta.table.evolution import TYPE_CHANGES
+from refdelta.table.features import REGISTRY, ActivationFacts
+from refdelta.table.properties import CONSTRAINT_PREFIX
+from refdelta.table.row_tracking import ENABLED, ID_COLUMN, SUSPENDED, VERSION_COLUMN
+from refdelta.table.types import parse_schema, schema_json
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import AnyAction

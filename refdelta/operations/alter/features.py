@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
-from refdelta.core.table.features import REGISTRY, features_of
-from refdelta.core.table.protocol_choice import known_feature, upgraded
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.alter.change import change_table, in_json
+from refdelta.operations.shared.change import change_table, in_json
+from refdelta.table.features import REGISTRY, features_of
+from refdelta.table.protocol_choice import known_feature, upgraded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta import arguments
-from refdelta.core.table.properties import (
+from refdelta.errors import InvalidArgumentError, unknown_name
+from refdelta.operations.alter.unmapping import gives_up_mapping, remove_mapping
+from refdelta.operations.shared.change import change_table, in_json
+from refdelta.operations.shared.property_rules import check_properties
+from refdelta.table.properties import (
     CONSTRAINT_PREFIX,
     PROPERTIES,
     invalid_properties,
     validate,
     without_properties,
 )
-from refdelta.core.table.protocol_choice import asked_features
-from refdelta.errors import InvalidArgumentError, unknown_name
-from refdelta.operations.alter.change import change_table, in_json
-from refdelta.operations.alter.property_rules import check_properties
-from refdelta.operations.alter.unmapping import gives_up_mapping, remove_mapping
+from refdelta.table.protocol_choice import asked_features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

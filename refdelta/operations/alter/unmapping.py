@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from refdelta.core.pruning.stats import load_stats, lookup
-from refdelta.core.table.clustering import clustering_domain
-from refdelta.core.table.column_mapping import mode_of, unmapped
-from refdelta.core.table.protocol_choice import upgraded
-from refdelta.core.table.row_tracking import is_enabled
-from refdelta.core.table.types import parse_schema
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.alter.change import change_table, check_appended_nothing
+from refdelta.operations.shared.change import change_table, check_appended_nothing
+from refdelta.pruning.stats import load_stats, lookup
+from refdelta.table.clustering import clustering_domain
+from refdelta.table.column_mapping import mode_of, unmapped
+from refdelta.table.protocol_choice import upgraded
+from refdelta.table.row_tracking import is_enabled
+from refdelta.table.types import parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

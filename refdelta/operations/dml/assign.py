@@ -15,26 +15,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
-from refdelta.core.expressions.assignment import store_assign
-from refdelta.core.expressions.binding import resolve_column
-from refdelta.core.expressions.expression import Column, columns
-from refdelta.core.expressions.interval_types import INTERVALS
-from refdelta.core.table.column_names import named_path
-from refdelta.core.table.evolution import as_nullable
-from refdelta.core.table.features import GENERATION
-from refdelta.core.table.row_tracking import ROW_COMMIT_VERSION
-from refdelta.core.table.types import TIMESTAMP, VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
-from refdelta.engine.arrow.schema import arrow_type, to_arrow
-from refdelta.engine.expressions.evaluate import evaluate_value
-from refdelta.engine.expressions.sql import parse_expression
+from refdelta.arrow.arrays import few_chunks, one_batch, take
+from refdelta.arrow.schema import arrow_type, to_arrow
 from refdelta.engine.parquet.fit import Fitter, RowMisfitError, plan_fit
 from refdelta.errors import InvalidArgumentError, SchemaMismatchError, unknown_name
-from refdelta.operations.write.row_rules import DEFAULT
+from refdelta.expressions.assignment import store_assign
+from refdelta.expressions.binding import resolve_column
+from refdelta.expressions.evaluate import evaluate_value
+from refdelta.expressions.expression import Column, columns
+from refdelta.expressions.interval_types import INTERVALS
+from refdelta.expressions.sql import parse_expression
+from refdelta.operations.shared.row_rules import DEFAULT
+from refdelta.table.column_names import named_path
+from refdelta.table.evolution import as_nullable
+from refdelta.table.features import GENERATION
+from refdelta.table.row_tracking import ROW_COMMIT_VERSION
+from refdelta.table.types import TIMESTAMP, VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
 
 if TYPE_CHECKING:
-    from refdelta.core.expressions.expression import Value
-    from refdelta.core.expressions.scope import Scope
-    from refdelta.operations.write.row_rules import RowRules
+    from refdelta.expressions.expression import Value
+    from refdelta.expressions.scope import Scope
+    from refdelta.operations.shared.row_rules import RowRules
 
 Evaluate = Callable[[pa.RecordBatch], pa.Array]
 
@@ -257,13 +258,17 @@ def path_in(name: str, schema: StructType, alias: str) -> tuple[str, ...]:
 
 
 def _distinct(assignments: list[Assignment]) -> list[Assignment]:
-    for i, one in enumerate(assignments):
-        for other in assignments[:i]:
-            shorter = min(len(one.path), len(other.path))
-            if one.path[:shorter] == other.path[:shorter]:
-                raise InvalidArgumentError(
-                    f"column {'.'.join(one.path)} is assigned twice: also by {'.'.join(other.path)}"
-                )
+    # The assigned paths, and the first one that begins with each path.
+    seen: set[tuple[str, ...]] = set()
+    within: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for path in (one.path for one in assignments):
+        parts = [path[:length] for length in range(1, len(path) + 1)]
+        other = next((part for part in parts if part in seen), within.get(path))
+        if other is not None:
+            raise InvalidArgumentError(f"column {'.'.join(path)} is assigned twice: also by {'.'.join(other)}")
+        seen.add(path)
+        for part in parts:
+            within.setdefault(part, path)
     return assignments
 
 
@@ -279,7 +284,9 @@ class Setter:
         # Nulls are checked when the rows are complete.
         self._schema = to_arrow(StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema)))
         self._fitter = plan_fit(self._schema, schema, self._made)
-        self._assignments = assignments
+        self._by_column: dict[str, list[Assignment]] = {}
+        for assignment in assignments:
+            self._by_column.setdefault(assignment.path[0], []).append(assignment)
         self._rules = rules
 
     def __call__(
@@ -314,7 +321,7 @@ class Setter:
                 # The version of the commit, which is that of the new file.
                 columns.append(pa.nulls(rows.num_rows, field.type))
                 continue
-            values = [(a.path[1:], a.value(inputs)) for a in self._assignments if a.path[0] == field.name]
+            values = [(a.path[1:], a.value(inputs)) for a in self._by_column.get(field.name, ())]
             columns.append(_with_fields(_as(column, field.type), field.type, values))
         return columns
 
@@ -326,8 +333,11 @@ def _with_fields(array: pa.Array, kind: pa.DataType, values: list[tuple[tuple[st
     for path, value in values:
         if not path:
             return _as(value, kind)
+    of_fields: dict[str, list[tuple[tuple[str, ...], pa.Array]]] = {}
+    for path, value in values:
+        of_fields.setdefault(path[0], []).append((path[1:], value))
     children = [
-        _with_fields(child, field.type, [(path[1:], value) for path, value in values if path[0] == field.name])
+        _with_fields(child, field.type, of_fields.get(field.name, []))
         for field, child in zip(kind, array.flatten(), strict=True)
     ]
     return pa.StructArray.from_arrays(children, fields=list(kind))
@@ -346,5 +356,4 @@ def merged_rows(rows: pa.RecordBatch, mask: pa.BooleanArray, changed: pa.RecordB
     places = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
     own = pa.arange(0, rows.num_rows)
     indices = pc.if_else(mask, pc.add(places, rows.num_rows), own)
-    both = pa.Table.from_batches([rows, changed]).combine_chunks()
-    return both.take(indices).combine_chunks().to_batches()[0]
+    return one_batch(take(few_chunks(pa.Table.from_batches([rows, changed])), indices))

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.scan.scan import plan_scan
-from refdelta.operations.dml.rewrite import delete_where, may_remove, operation_metrics, remove_files
-from refdelta.operations.dml.rewrite_result import RewriteResult
+from refdelta.expressions.sql import parse_predicate
+from refdelta.operations.shared.rewrite import RewriteResult, delete_where, may_remove, operation_metrics, remove_files
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot

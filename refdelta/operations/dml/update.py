@@ -10,16 +10,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.predicate import TRUE, Predicate
-from refdelta.core.table.change_feed import AFTER_UPDATE, BEFORE_UPDATE
-from refdelta.engine.expressions.evaluate import row_mask
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.parquet.write import CHANGE, marked
 from refdelta.errors import InvalidArgumentError
+from refdelta.expressions.evaluate import row_mask
+from refdelta.expressions.predicate import TRUE, Predicate
+from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.dml.assign import Assignment, Setter, constants, expressions, merged_rows
-from refdelta.operations.dml.rewrite import (
+from refdelta.operations.shared.rewrite import (
     FileMatch,
     FileShare,
+    RewriteResult,
     find_matches,
     hide_rows,
     may_remove,
@@ -28,8 +28,8 @@ from refdelta.operations.dml.rewrite import (
     shares_of,
     write_anew,
 )
-from refdelta.operations.dml.rewrite_result import RewriteResult
-from refdelta.operations.write.row_rules import RowRules
+from refdelta.operations.shared.row_rules import RowRules
+from refdelta.table.change_feed import AFTER_UPDATE, BEFORE_UPDATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

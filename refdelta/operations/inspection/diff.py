@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import is_among
+from refdelta.arrow.row_hashes import HASH, row_hashes
 from refdelta.core.log.paths import same_path
-from refdelta.core.table.change_feed import CHANGE_TYPE, FEED_COLUMNS
-from refdelta.engine.arrow.arrays import one_array
-from refdelta.engine.arrow.row_hashes import HASH, row_hashes
 from refdelta.engine.log.state import keys_of, to_adds
 from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.scan.positions import read_rows
 from refdelta.engine.scan.scan import RowStream, plan_scan
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, VersionNotFoundError
-from refdelta.operations.dml.change_feed import FeedRange, changes
+from refdelta.operations.inspection.feed_range import FeedRange, changes
+from refdelta.table.change_feed import CHANGE_TYPE, FEED_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,7 +160,7 @@ class VersionDiff(RowStream):
         the rows that the other one hides.
         """
         keys, others = keys_of(own.files), keys_of(other.files)
-        same = pc.is_in(keys, value_set=one_array(others))
+        same = is_among(keys, others)
         files = own.files.filter(pc.invert(same))
         there = {same_path(path) for path in files.column("path").to_pylist()}
         mask = pa.array([same_path(path) in there for path in other.files.column("path").to_pylist()], pa.bool_())

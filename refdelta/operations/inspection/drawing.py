@@ -6,17 +6,16 @@ transaction read, and returns to it at its own version; what lies between are th
 
 from __future__ import annotations
 
-import datetime as dt
 import html
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from refdelta.arrow.python_values import time_text
 from refdelta.errors import printable
 from refdelta.wording import counted, listed, size
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MOST_LANES = 12
 """The most lanes; commits beyond have no lane, and say in words which versions they were moved over."""
 
@@ -86,7 +85,7 @@ def draw(rows: Sequence[dict[str, Any]], width: int, *, colour: bool = False) ->
     digits = max((len(str(row["version"])) for row in rows), default=1)
     left = digits + 2 + 1 + 2 * count + 2
     minutes = 16 if width < 100 else 19
-    cells = [(_moment(row["timestamp"])[:minutes], _short(row["user"] or "", 12)) for row in rows]
+    cells = [(time_text(row["timestamp"])[:minutes], _short(row["user"] or "", 12)) for row in rows]
     users = max((_width(user) for _, user in cells), default=0)
     times = max((len(time) for time, _ in cells), default=0) if width >= 60 else 0
     longest = max((_width(printable(what(row)[:1_000], keep="")) for row in rows), default=0)
@@ -144,13 +143,6 @@ def _plain(text: str, _colour: int) -> str:
 
 def _painted(text: str, colour: int) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if text.strip() else text
-
-
-def _moment(milliseconds: int) -> str:
-    try:
-        return f"{_EPOCH + dt.timedelta(seconds=milliseconds // 1000):%Y-%m-%d %H:%M:%S}"
-    except OverflowError:
-        return f"{milliseconds} ms"
 
 
 def _width(text: str) -> int:
@@ -226,7 +218,7 @@ def to_svg(rows: Sequence[dict[str, Any]], name: str) -> str:
             f'<text x="{_LEFT - 16}" y="{y + 4}" text-anchor="end">{row["version"]}</text>',
             f'<circle class="version" cx="{_LEFT}" cy="{y}" r="5"/>',
             f'<text x="{words}" y="{y + 4}"{kind}>{_xml(label)}</text>',
-            f'<text x="{times}" y="{y + 4}" class="faint">{_xml(_moment(row["timestamp"]))}</text>',
+            f'<text x="{times}" y="{y + 4}" class="faint">{_xml(time_text(row["timestamp"]))}</text>',
             f'<text x="{times + 8 * 20}" y="{y + 4}">{_xml(user)}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from refdelta.arrow.arrays import exact_sum
 from refdelta.core.commit.budget import RowBudget
 from refdelta.core.conflicts.reads import EVERY_ROW, PREDICATE_TEXT
-from refdelta.core.expressions.predicate import TRUE, Predicate
 from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
 from refdelta.core.log.codec import decode_commit
@@ -24,12 +23,13 @@ from refdelta.core.log.paths import commit_key, same_path
 from refdelta.core.log.statistics import num_records
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output, recorded_relocations
 from refdelta.core.rows.sets import MOST_ROWS
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import DataFileError, DeltaError
-from refdelta.operations.dml.rewrite import find_matches
+from refdelta.expressions.predicate import TRUE, Predicate
+from refdelta.expressions.sql import parse_predicate
+from refdelta.operations.shared.rewrite import find_matches
 from refdelta.transaction.parties import stated_predicate
 from refdelta.transaction.transaction import Transaction
 
@@ -124,7 +124,7 @@ def _read(found: RecordedTransaction, before: Snapshot, winner: Footprint, own: 
     for predicate in predicates:
         some = before.with_files(touched)
         scan = plan_scan(some, [], predicate)
-        size = pc.sum(scan.files.column("size")).as_py() or 0
+        size = exact_sum(scan.files.column("size"))
         if size > budget.size:
             found.notes.append(
                 f"{size:,} bytes of files would have to be read to find the rows, more than the budget of "

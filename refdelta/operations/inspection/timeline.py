@@ -92,16 +92,13 @@ class Timeline(RowStream):
     or changed), ``files_added``, ``files_removed``, ``bytes_added``, ``bytes_removed`` (without files that only get
     another deletion vector) and ``damage``. A field that a
     commit does not record is null. ``str()`` draws the newest 20 versions, or those that were asked for.
-
-    Attributes:
-        store: the table's folder.
-        commits: version and file time, in milliseconds since 1970, of each commit, ascending.
-        asked: whether a range was asked for.
     """
 
-    store: Store
-    commits: Sequence[tuple[int, int]]
-    asked: bool = False
+    _store: Store
+    _commits: Sequence[tuple[int, int]]
+    """Version and file time, in milliseconds since 1970, of each commit, ascending."""
+    _asked: bool = False
+    """Whether a range was asked for."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -115,10 +112,10 @@ class Timeline(RowStream):
             StoreError: the store failed.
         """
         before = None
-        for start in range(0, len(self.commits), _AT_ONCE):
-            some = self.commits[start : start + _AT_ONCE]
+        for start in range(0, len(self._commits), _AT_ONCE):
+            some = self._commits[start : start + _AT_ONCE]
             with store_errors("read the log"):
-                contents = self.store.get_many([commit_key(version) for version, _ in some])
+                contents = self._store.get_many([commit_key(version) for version, _ in some])
             rows = []
             for (version, mtime_ms), data in zip(some, contents, strict=True):
                 rows.append(_entry(version, mtime_ms, data, before))
@@ -126,20 +123,20 @@ class Timeline(RowStream):
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     @cached_property
-    def drawn(self) -> list[dict[str, Any]]:
+    def _drawn(self) -> list[dict[str, Any]]:
         """The versions of a drawing.
 
         Raises:
             InvalidArgumentError: more than 1,000 versions were asked for.
         """
-        if self.asked and len(self.commits) > _MOST_DRAWN:
+        if self._asked and len(self._commits) > _MOST_DRAWN:
             raise InvalidArgumentError(
-                f"a drawing of {len(self.commits):,} versions has too many lines: ask for at most {_MOST_DRAWN:,}, by "
+                f"a drawing of {len(self._commits):,} versions has too many lines: ask for at most {_MOST_DRAWN:,}, by "
                 "limit or by version=(first, last)"
             )
-        some = self.commits if self.asked else self.commits[-_DRAWN:]
+        some = self._commits if self._asked else self._commits[-_DRAWN:]
         # With times as numbers: some logs have times that no calendar has.
-        table = Timeline(self.store, some).to_table()
+        table = Timeline(self._store, some).to_table()
         at = SCHEMA.get_field_index("timestamp")
         rows: list[dict[str, Any]] = table.set_column(at, "timestamp", table.column(at).cast(pa.int64())).to_pylist()
         return rows
@@ -147,7 +144,7 @@ class Timeline(RowStream):
     @property
     def left_out(self) -> int:
         """The number of versions that are not drawn."""
-        return 0 if self.asked else max(0, len(self.commits) - _DRAWN)
+        return 0 if self._asked else max(0, len(self._commits) - _DRAWN)
 
     def draw(self, width: int | None = None, *, colour: bool = False) -> str:
         """Draw the versions, one a line, with a lane for each commit that was moved over others.
@@ -160,20 +157,20 @@ class Timeline(RowStream):
             InvalidArgumentError: more than 1,000 versions were asked for.
         """
         columns = shutil.get_terminal_size((80, 24)).columns if width is None else width
-        lines = draw(self.drawn, max(columns, 40), colour=colour)
+        lines = draw(self._drawn, max(columns, 40), colour=colour)
         if self.left_out:
             lines.append(f"... and {self.left_out:,} older versions; ask for a range to see them")
         return "\n".join(lines)
 
     def to_svg(self) -> str:
         """The drawing as an SVG document, for light and dark pages. Errors as for :meth:`draw`."""
-        return to_svg(self.drawn, self.store.uri)
+        return to_svg(self._drawn, self._store.uri)
 
     def __str__(self) -> str:
         return self.draw()
 
     def __repr__(self) -> str:
-        return f"<Timeline of {self.store.uri}: {len(self.commits):,} versions>"
+        return f"<Timeline of {self._store.uri}: {len(self._commits):,} versions>"
 
     def _repr_html_(self) -> str:
         return self.to_svg()

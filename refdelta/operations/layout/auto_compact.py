@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from refdelta.engine.arrow.arrays import one_array
+from refdelta.arrow.arrays import is_among, one_array
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
 from refdelta.transaction.transaction import Transaction
 
@@ -85,5 +85,5 @@ def _compact(txn: Transaction, snapshot: Snapshot) -> Snapshot | None:
 
 def _fresh(files: pa.Table, before: Snapshot | None) -> pa.Array:
     """A mask of the files that are not in the transaction's snapshot. A file with a new deletion vector is not new."""
-    known = one_array((files.slice(0, 0) if before is None else before.files).column("path"))
-    return pc.invert(pc.is_in(one_array(files.column("path")), value_set=known))
+    known = (files.slice(0, 0) if before is None else before.files).column("path")
+    return one_array(pc.invert(is_among(files.column("path"), known)))

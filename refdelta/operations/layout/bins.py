@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.table.column_names import dotted
-from refdelta.engine.arrow.arrays import one_array, scalar_of
-from refdelta.engine.expressions.partition import partition_table
-from refdelta.engine.log.state import unique_ids
+from refdelta.arrow.arrays import few_chunks, is_among, one_array, scalar_of, take
+from refdelta.arrow.partition import partition_table
+from refdelta.engine.log.state import keys_of
 from refdelta.engine.scan.file_stats import num_deleted, num_records
 from refdelta.engine.scan.filters import row_filter
 from refdelta.errors import InvalidArgumentError
+from refdelta.table.column_names import dotted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,14 +95,14 @@ class BinPlan:
 
     def files_of(self, each: Bin) -> BinFiles:
         """One of the bins with its files."""
-        return BinFiles(self.files.take(pa.array(each.members)), each.inserted)
+        return BinFiles(take(self.files, pa.array(each.members)), each.inserted)
 
     def unchanged(self, bins: Iterable[Bin], snapshot: Snapshot) -> list[Bin]:
         """The bins of the plan of which all files are the same in a newer version."""
         bins = list(bins)
         if not bins:
             return []
-        same = _flags(pc.is_in(_keys(self.files), value_set=_keys(snapshot.files)))
+        same = _flags(is_among(keys_of(self.files), keys_of(snapshot.files)))
         return [each for each in bins if same[each.members].all()]
 
 
@@ -169,7 +169,7 @@ def plan_bins(
         "upgrade": np.ones(files.num_rows, bool),
     }[aim]
     touched = np.ones(files.num_rows, bool) if fresh is None else _flags(fresh)
-    files = files.combine_chunks()  # else Arrow would combine the chunks again for each bin
+    files = few_chunks(files)  # each bin looks at all chunks
     bins = []
     for number, positions in enumerate(_partitions(snapshot, files)):
         chosen = positions[wanted[positions]]
@@ -216,35 +216,27 @@ def plan_clusters(snapshot: Snapshot, target: int, *, full: bool) -> BinPlan:
     totals = pa.TableGroupBy(cubes, "cube", use_threads=False).aggregate([("size", "sum")]).drop_null()
     large = totals.filter(pc.greater_equal(totals["size_sum"], _FULL_CUBE * target))["cube"]
     others = pc.fill_null(pc.not_equal(_tag(files, CUBE_COLUMNS_TAG), cube_columns(snapshot.clustering_columns)), False)
-    foreign = pc.fill_null(pc.not_equal(one_array(files.column("clusteringProvider")), PROVIDER), False)
-    done = pc.and_(pc.is_in(cubes["cube"], value_set=one_array(large)), pc.invert(others))
+    foreign = pc.fill_null(pc.not_equal(files.column("clusteringProvider"), PROVIDER), False)
+    done = pc.and_(is_among(cubes["cube"], large), pc.invert(others))
     chosen = np.flatnonzero(~_flags(done) & ~_flags(foreign) & (full | ~_flags(others)))
     # Files that are not clustered come first, then the files of each run.
-    names = one_array(pc.fill_null(cubes["cube"], "")).dictionary_encode()
+    names = one_array(pc.fill_null(cubes["cube"], "").dictionary_encode())
     ranks = np.argsort(np.argsort(names.dictionary.to_numpy(zero_copy_only=False)))[_numbers(names.indices)]
     chosen = chosen[np.lexsort((facts.inserted[chosen], ranks[chosen]))]
-    files, cube, bins = files.combine_chunks(), one_array(cubes["cube"]), []
+    files, cube, bins = few_chunks(files), _numbers(names.indices), []
+    cubeless = _flags(cubes["cube"].is_null())
+    others = _flags(others)
     for members in _packed(chosen, facts.live_sizes, _MOST_CUBE * target):
-        rows = pa.array(members)
-        together = cube.take(rows)
-        if not len(members) or (together.null_count == 0 and len(together.unique()) == 1 and not _any(others, rows)):
+        of_one_run = len(np.unique(cube[members])) == 1 and not cubeless[members].any() and not others[members].any()
+        if not len(members) or of_one_run:
             continue  # all are of one run already
         size, inserted = int(facts.live_sizes[members].sum()), int(facts.inserted[members].max())
         bins.append(Bin(members, size, inserted, 0))
     return BinPlan(files, bins)
 
 
-def _any(flags: pa.Array, rows: pa.Array) -> bool:
-    return bool(pc.any(flags.take(rows)).as_py())
-
-
-def _tag(files: pa.Table, name: str) -> pa.Array:
-    return pc.map_lookup(one_array(files.column("tags")), query_key=name, occurrence="first")
-
-
-def _keys(files: pa.Table) -> pa.Array:
-    vectors = pc.fill_null(one_array(unique_ids(files)), "")
-    return pc.binary_join_element_wise(one_array(files.column("path")), vectors, "\0")
+def _tag(files: pa.Table, name: str) -> pa.ChunkedArray:
+    return pc.map_lookup(files.column("tags"), query_key=name, occurrence="first")
 
 
 @dataclass(frozen=True)
@@ -277,11 +269,10 @@ class _Facts:
         records = num_records(files)
         rows = _numbers(pc.coalesce(records, scalar_of(0, pa.int64())))
         share = np.divide(deleted, rows, out=np.zeros(len(rows)), where=rows > 0)
-        tags = one_array(files.column("tags"))
-        done = pc.equal(pc.map_lookup(tags, TARGET_TAG, "first"), str(target))
+        done = pc.equal(_tag(files, TARGET_TAG), str(target))
         written = _numbers(files.column("modificationTime"))
         # Another engine may have written something else into this tag.
-        tagged = pc.map_lookup(tags, INSERTION_TAG, "first")
+        tagged = one_array(_tag(files, INSERTION_TAG))
         tagged = pc.if_else(pc.match_substring_regex(tagged, "^[0-9]{1,18}$"), tagged, None).cast(pa.int64())
         return cls(
             sizes,

@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from refdelta.arrow.arrays import nested_array
 from refdelta.core.log.paths import same_path
-from refdelta.core.pruning.stats import load_stats, lookup
+from refdelta.core.rows.deletes import live_twice
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
-from refdelta.core.table.types import STRING
-from refdelta.engine.log.state import to_adds
+from refdelta.engine.log.state import FILE_SCHEMA, to_adds
 from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.parquet.write import write_files
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import read_file
 from refdelta.engine.scan.scan import plan_scan, read_together, scan_files
 from refdelta.engine.scan.zorder import Column, z_ordered
-from refdelta.errors import InvalidLogError
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.operations.layout.bins import (
     CUBE_COLUMNS_TAG,
     CUBE_TAG,
@@ -36,6 +35,8 @@ from refdelta.operations.layout.bins import (
     TARGET_TAG,
     cube_columns,
 )
+from refdelta.pruning.stats import load_stats, lookup
+from refdelta.table.types import STRING, physical_name
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
@@ -124,7 +125,7 @@ def _check_once(inputs: Sequence[Add]) -> None:
     paths = [same_path(add.path) for add in inputs]
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
-        raise InvalidLogError(f"the file {twice!r} is live twice, with two deletion vectors, and cannot be rewritten")
+        raise live_twice(twice)
 
 
 class _Source:
@@ -135,7 +136,9 @@ class _Source:
 
     def __init__(self, snapshot: Snapshot, files: pa.Table, executor: ThreadExecutor, looked_at: Collection[str]):
         # All files get the same spelling of the partition values, so that rows are not split by the spelling.
-        same = files.column("partitionValues").take(pa.array([0] * files.num_rows))
+        names = {physical_name(snapshot.schema.field(name)) for name in snapshot.partition_columns}
+        first = [item for item in files.column("partitionValues")[0].as_py() if item[0] in names]
+        same = nested_array([first], FILE_SCHEMA.field("partitionValues").type).take(pa.array([0] * files.num_rows))
         index = files.schema.get_field_index("partitionValues")
         self._snapshot = snapshot.with_files(files.set_column(index, "partitionValues", same))
         self._executor = executor

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta import arguments
-from refdelta.core.table.column_names import find_column
-from refdelta.core.table.row_tracking import is_enabled
-from refdelta.core.table.types import VARIANT, ArrayType, MapType, StructType
-from refdelta.engine.arrow.arrays import empty_table
+from refdelta.arrow.arrays import empty_table
 from refdelta.engine.log.managed_log import check_maintenance
 from refdelta.engine.log.state import FILE_SCHEMA
 from refdelta.engine.parquet.column_stats import stats_leaves
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import ColumnNotFoundError, InvalidArgumentError
 from refdelta.operations.layout.bins import (
     Bin,
@@ -32,8 +29,11 @@ from refdelta.operations.layout.bins import (
     plan_bins,
     plan_clusters,
 )
-from refdelta.operations.layout.clustering import check_not_clustered, clustered_by
 from refdelta.operations.layout.compaction import Rewriter
+from refdelta.operations.shared.clustering import check_not_clustered, clustered_by
+from refdelta.table.column_names import find_column
+from refdelta.table.row_tracking import is_enabled
+from refdelta.table.types import VARIANT, ArrayType, MapType, StructType
 from refdelta.transaction.results import CommitResult
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from refdelta.core.rows.deletes import tombstone
-from refdelta.core.table.column_mapping import MODE, completed, mode_of
-from refdelta.core.table.iceberg_compat import PROPERTIES, version_of
-from refdelta.core.table.properties import get
-from refdelta.core.table.protocol_choice import settled
 from refdelta.engine.log.managed_log import check_maintenance
 from refdelta.engine.parquet.write import TARGET_FILE_SIZE
-from refdelta.engine.scan.executor import ThreadExecutor
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import InvalidArgumentError
-from refdelta.operations.alter.change import stage_table
 from refdelta.operations.layout.bins import plan_bins
 from refdelta.operations.layout.compaction import Rewriter
+from refdelta.operations.shared.change import stage_table
+from refdelta.table.column_mapping import MODE, completed, mode_of
+from refdelta.table.iceberg_compat import PROPERTIES, version_of
+from refdelta.table.properties import get
+from refdelta.table.protocol_choice import settled
 from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import exact_sum
+from refdelta.arrow.partition import partition_table
+from refdelta.arrow.python_values import python_rows
 from refdelta.core.log.paths import data_key
-from refdelta.core.table.column_names import dotted
-from refdelta.core.table.features import features_of
-from refdelta.core.table.types import StructType
-from refdelta.engine.expressions.partition import partition_table
 from refdelta.engine.log.multi_root import uri_of
 from refdelta.engine.log.statistics import stats_parsed
 from refdelta.engine.parquet.dv import live_rows
 from refdelta.engine.parquet.files import store_errors
-from refdelta.engine.scan.file_stats import num_deleted, view_stats
+from refdelta.engine.scan.file_stats import num_deleted, num_records
 from refdelta.engine.scan.scan import scan_files
+from refdelta.table.column_names import dotted
+from refdelta.table.features import features_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "num_files": snapshot.num_files,
         "size_in_bytes": snapshot.size_bytes,
         "num_deletion_vectors": snapshot.num_files - snapshot.files.column("deletionVector").null_count,
-        "num_deleted_rows": pc.sum(num_deleted(snapshot.files)).as_py() or 0,
+        "num_deleted_rows": exact_sum(num_deleted(snapshot.files)),
         "properties": dict(metadata.configuration or {}),
         "min_reader_version": protocol.min_reader_version,
         "min_writer_version": protocol.min_writer_version,
@@ -71,7 +72,7 @@ def listed(files: pa.Table) -> pa.Table:
             "partition_values": files.column("partitionValues"),
             "size_bytes": files.column("size"),
             "modification_time": _times(files),
-            "num_records": view_stats(files, StructType(), ()).rows,
+            "num_records": num_records(files),
             "num_deleted": num_deleted(files),
         }
     )
@@ -110,7 +111,7 @@ def add_actions(snapshot: Snapshot, *, flatten: bool) -> pa.Table:
             columns[theirs] = stats.column(name)
     if snapshot.partition_columns:
         typed = partition_table(snapshot.files, snapshot.schema, snapshot.partition_columns)
-        columns["partition"] = pa.chunked_array([typed.to_struct_array().combine_chunks()])
+        columns["partition"] = typed.to_struct_array()
     table = pa.table(columns)
     while flatten and any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
@@ -124,7 +125,7 @@ def partitions(snapshot: Snapshot, files: pa.Table | None = None) -> list[dict[s
     if not snapshot.partition_columns:
         return []
     typed = partition_table(snapshot.files if files is None else files, snapshot.schema, snapshot.partition_columns)
-    return list(typed.group_by(typed.column_names).aggregate([]).to_pylist())
+    return python_rows(typed.group_by(typed.column_names).aggregate([]))
 
 
 VECTORS = pa.schema({"filepath": pa.string(), "selection_vector": pa.list_(pa.bool_())})

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from refdelta.arrow.python_values import time_text
 from refdelta.core.log.codec import BAD_INPUT, decode_info
 from refdelta.core.log.paths import LOG, VERSIONED, commit_key, parse_log_name
 from refdelta.core.log.timestamps import rising
 from refdelta.core.rows.relocation import ROW_PLACES
-from refdelta.core.table.in_commit_timestamp import enablement
 from refdelta.engine.log.listing import Listing, has_log, hinted_version, list_log
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
+from refdelta.table.in_commit_timestamp import enablement
 from refdelta.wording import table
 from refdelta_storage.errors import ObjectNotFoundError
 
@@ -37,7 +37,7 @@ _FEW = 1_000
 
 
 class History(list[dict[str, Any]]):
-    """The commits of a log, newest first: a mapping each. A list, and what is damaged in the log.
+    """The commits of a log, the newest first: a list with a mapping for each, and the damage that was found.
 
     Attributes:
         damage: an error for each gap between two versions, and for each commit that cannot be read; empty if the part
@@ -53,7 +53,7 @@ class History(list[dict[str, Any]]):
         rows = [[entry.get(name) for name in names] for entry in self]
         for row in rows:
             if type(row[1]) is int:
-                row[1] = f"{dt.datetime.fromtimestamp(row[1] / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+                row[1] = time_text(row[1], zone="UTC")
             if isinstance(row[3], dict):
                 row[3] = ", ".join(f"{name}: {value}" for name, value in row[3].items())
         return table(rows, head=("version", "time", "operation", "parameters", "engine"))

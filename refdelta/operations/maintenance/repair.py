@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from refdelta.core.log.paths import data_key
 from refdelta.engine.log.state import to_adds
-from refdelta.operations.dml.rewrite import remove_files
+from refdelta.operations.shared.rewrite import remove_files
 from refdelta.transaction.deleted_files import missing_keys
 
 if TYPE_CHECKING:

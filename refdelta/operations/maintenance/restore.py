@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from refdelta.core.table.clustering import DOMAIN, clustering_domain
-from refdelta.core.table.column_mapping import restored
-from refdelta.core.table.features import features_of
-from refdelta.core.table.protocol_choice import settled
+from refdelta.arrow.arrays import exact_sum
 from refdelta.engine.log.references import referenced_keys
 from refdelta.engine.log.removed_files import removed_by_vacuum
 from refdelta.engine.log.state import to_adds, without_shared
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
-from refdelta.operations.alter.change import check_appended_nothing, stage_table, still_protected
-from refdelta.operations.dml.rewrite import remove_files
-from refdelta.operations.dml.row_ids import as_last_known
-from refdelta.operations.layout.clustering import check_not_partitioned
-from refdelta.operations.write.identity import marks_of, with_marks
+from refdelta.operations.shared.change import check_appended_nothing, stage_table, still_protected
+from refdelta.operations.shared.clustering import check_not_partitioned
+from refdelta.operations.shared.identity import marks_of, with_marks
+from refdelta.operations.shared.rewrite import remove_files
+from refdelta.operations.shared.row_ids import as_last_known
+from refdelta.table.clustering import DOMAIN, clustering_domain
+from refdelta.table.column_mapping import restored
+from refdelta.table.features import features_of
+from refdelta.table.protocol_choice import settled
 from refdelta.transaction.deleted_files import missing_keys, unreferenced_since
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def restore(
     clustering = then.domains.get(DOMAIN) or clustering_domain((), then.schema)
     if clustering != snapshot.domains.get(DOMAIN, clustering_domain((), then.schema)):
         txn.stage([clustering])
-    removed_size, restored_size = sum(add.size for add in gone), pc.sum(back.column("size")).as_py() or 0
+    removed_size, restored_size = sum(add.size for add in gone), exact_sum(back.column("size"))
     figures = {
         "tableSizeAfterRestore": snapshot.size_bytes - removed_size + restored_size,
         "numOfFilesAfterRestore": snapshot.num_files - len(gone) + back.num_rows,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from refdelta.core.pruning.partition_folders import partition_prefix
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import UnsupportedFeatureError
 from refdelta.operations.maintenance.describe import file_uris
+from refdelta.pruning.partition_folders import partition_prefix
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot

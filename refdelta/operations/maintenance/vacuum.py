@@ -21,22 +21,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
+from refdelta.arrow.arrays import is_among, take
 from refdelta.core.log.actions import Cdc
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key, data_key
 from refdelta.core.log.vacuums import FULL, LONGEST_MS, STARTS, VACUUM_END, VACUUM_START
-from refdelta.core.pruning.partition_folders import partition_prefix
-from refdelta.core.table.features import check_writable
-from refdelta.core.table.properties import get
-from refdelta.core.table.types import physical_name
 from refdelta.engine.log.listing import file_time
 from refdelta.engine.log.managed_log import check_maintenance
 from refdelta.engine.log.references import REMOVAL_SCHEMA, referenced_keys, removals
 from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.store_clock import SAME_MS, earlier, store_time
 from refdelta.engine.parquet.files import store_errors
-from refdelta.engine.scan.executor import ThreadExecutor, checked
+from refdelta.engine.work.executor import ThreadExecutor, checked
 from refdelta.errors import ConcurrentModificationError, DeltaError, InternalError, InvalidArgumentError, StoreError
-from refdelta.operations.alter.change import in_json
+from refdelta.operations.shared.change import in_json
+from refdelta.pruning.partition_folders import partition_prefix
+from refdelta.table.features import check_writable
+from refdelta.table.properties import get
+from refdelta.table.types import physical_name
 from refdelta.transaction.commit_info import now_ms
 from refdelta.transaction.deleted_files import vacuums_in_progress
 from refdelta.transaction.options import CommitProperties
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.engine.scan.executor import Executor
+    from refdelta.engine.work.executor import Executor
     from refdelta_storage import ObjectInfo, Store
 
 
@@ -59,14 +61,15 @@ Progress = Callable[[int, int], None]
 """Called with the number of files removed so far, and the number of all files to remove."""
 
 _MS_PER_HOUR = 3_600_000
+# Longer than any table is old; more would not fit into the numbers of logs and of Arrow.
+_MOST_HOURS = 2_000_000_000
 # The number of keys in one request, if a store deletes in bulk.
 _KEYS_AT_ONCE = 1000
 _WORKERS = 8
 # VACUUM END reports a fact, so it is repeated after a conflict, up to so many attempts.
 _END_ATTEMPTS = 5
 # Deletions end before others take the VACUUM for interrupted, by clocks that differ.
-_CLOCKS_DIFFER_MS = 60_000
-_LONGEST_MS = LONGEST_MS - 60 * _CLOCKS_DIFFER_MS
+_LONGEST_MS = LONGEST_MS - 60 * SAME_MS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +87,9 @@ class VacuumRequest:
         hours = self.retention_hours
         if hours is None:
             return least
-        if isinstance(hours, bool) or not isinstance(hours, int | float) or not math.isfinite(hours) or hours < 0:
+        if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours < math.inf:
             raise InvalidArgumentError(f"retention_hours must be a number of hours that is not negative, not {hours!r}")
-        asked = round(hours * _MS_PER_HOUR)
+        asked = round(min(hours, _MOST_HOURS) * _MS_PER_HOUR)
         if self.enforce_retention_duration and asked < least:
             raise InvalidArgumentError(
                 f"retention_hours={hours} is below the {least / _MS_PER_HOUR:g} hours of the table's "
@@ -151,6 +154,8 @@ def vacuum(
     run = _Run(snapshot.store, request, retention_ms, checked_properties(commit_properties), executor)
     if not candidates.objects.num_rows:
         interrupted = run.finished(snapshot, began_ms)
+        if interrupted:
+            interrupted = run.finished(snapshot, store_time(snapshot.store, began_ms))
         if not interrupted:
             return _result(candidates, dry_run=False, version=None), snapshot
         end, snapshot = run.end(snapshot, "COMPLETED", interrupted, 0)
@@ -158,14 +163,20 @@ def vacuum(
     started, snapshot = run.start(snapshot, candidates)
     # Another commit, such as a RESTORE, may need files again. Later ones find VACUUM START in the log.
     again = bool(started.rebased_over)
-    store_ms = file_time(snapshot.store, commit_key(run.started))
-    if store_ms < began_ms - _CLOCKS_DIFFER_MS:
-        # The times of files are those of the store, whose clock counts if this one is ahead of it.
+    store_ms = _store_time(snapshot, run.started, began_ms)
+    if store_ms < began_ms:
         again, began_ms = True, store_ms
     if again:
         candidates = look(snapshot, began_ms)
     end, snapshot = run.delete(snapshot, candidates, began_ms, progress)
     return _result(candidates, dry_run=False, version=end.version), snapshot
+
+
+def _store_time(snapshot: Snapshot, started: int, began_ms: int) -> int:
+    """The time of VACUUM START by the clock of the store, if this machine's is ahead of it, else ``began_ms``."""
+    if snapshot.is_managed:
+        return store_time(snapshot.store, began_ms)  # the commit has the time of this machine
+    return earlier(began_ms, file_time(snapshot.store, commit_key(started)))
 
 
 def _result(candidates: VacuumCandidates, *, dry_run: bool, version: int | None) -> VacuumResult:
@@ -200,7 +211,7 @@ class _Run:
         if self.request.versions():
             return []
         expired_ms, full = began_ms - self.retention_ms, self.request.full
-        found = vacuums_in_progress(snapshot)
+        found = vacuums_in_progress(snapshot, now_ms=began_ms)
         return [one.version for one in found if one.before_ms <= expired_ms and (full or one.removed_only)]
 
     def start(self, snapshot: Snapshot, candidates: VacuumCandidates) -> tuple[CommitResult, Snapshot]:
@@ -365,12 +376,13 @@ def find_candidates(
     key = objects.column("key")
     old = pc.less_equal(objects.column("mtime"), expired_ms)
     others = pc.and_not(_is_hidden(key, snapshot), objects.column("temporary"))
-    kept = pc.or_(pc.or_(others, _is_of_another_table(key)), pc.is_in(key, value_set=_chunked(needed)))
-    candidates = objects.filter(pc.and_not(old, kept)).sort_by("key")
+    kept = pc.or_(pc.or_(others, _is_of_another_table(key)), is_among(key, _chunked(needed)))
+    candidates = objects.filter(pc.and_not(old, kept))
+    candidates = take(candidates, pc.sort_indices(candidates.column("key")))
     if full:
         return VacuumCandidates(candidates, 0)
     key = candidates.column("key")
-    named = pc.is_in(key, value_set=referenced_keys(gone.filter(expired), store.uri, resolvable=True))
+    named = is_among(key, referenced_keys(gone.filter(expired), store.uri, resolvable=True))
     own = pc.or_(candidates.column("temporary"), pc.match_substring_regex(key, _OWN))
     tracked = candidates.filter(pc.or_(named, own))
     return VacuumCandidates(tracked, candidates.num_rows - tracked.num_rows)

@@ -1,1 +1,1 @@
-"""MERGE: its clauses, its join and its execution."""
+"""MERGE, in six modules: plan, join, matches, strategy, execution and result."""

@@ -1,27 +1,42 @@
-"""The join of a MERGE: pairs of matching rows of the source and the target.
+"""The join of a MERGE: its condition, the keys of both sides, and the keys of the source as a predicate.
 
-The source is held in memory, and the target is read in pieces. Equalities of ON are joined by Arrow's hash join, and
-the other conditions filter its pairs. Without an equality every row is paired with every other, in blocks.
+The equalities of ON between the two sides are its keys. The rows of the table that could match have the keys of the
+source, which a predicate lists or bounds: it prunes files, and is recorded as the read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.expression import Cast, Convert, Value, columns
-from refdelta.core.expressions.predicate import And, Comparison, IsNull, Or, Predicate, conjunction
-from refdelta.engine.arrow.arrays import empty_table
-from refdelta.engine.expressions.evaluate import evaluate_value, row_mask
-
-PAIRS_AT_ONCE = 256 * 1024
-"""The number of pairs in a block."""
+from refdelta.arrow.arrays import concat, empty_table, one_array
+from refdelta.arrow.partition import to_internal
+from refdelta.expressions.evaluate import evaluate_value
+from refdelta.expressions.expression import Cast, Column, Convert, Literal, Value, columns
+from refdelta.expressions.predicate import (
+    FALSE,
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Or,
+    Predicate,
+    conjunction,
+    disjunction,
+)
+from refdelta.table.types import is_plain
 
 _POSITION = "position\n"  # no column of a table can have this name
+_TUPLES, _VALUES = 64, 256
+"""The maximum numbers of combinations of keys, and of values of one key, that a predicate lists; else it has their
+range.
+"""
 
 
 @dataclass(frozen=True)
@@ -129,120 +144,9 @@ def joined(relations: dict[str, pa.RecordBatch | pa.Table], count: int) -> pa.Re
     columns: dict[str, pa.Array] = {_POSITION: pa.arange(0, count)}
     for alias, rows in relations.items():
         if rows.num_columns:
-            arrays = [_whole(column) for column in rows.columns]
+            arrays = [one_array(column) for column in rows.columns]
             columns[alias] = pa.StructArray.from_arrays(arrays, fields=[f.with_nullable(True) for f in rows.schema])
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-
-
-@dataclass(frozen=True)
-class JoinedPairs:
-    """Pairs of matching rows, by their numbers, in the order of the target's rows.
-
-    Attributes:
-        target: numbers of rows within the piece of the target.
-        source: numbers of rows within the source.
-    """
-
-    target: pa.Array
-    source: pa.Array
-
-    def __len__(self) -> int:
-        return len(self.target)
-
-    def filter(self, mask: pa.BooleanArray) -> JoinedPairs:
-        """The pairs for which the mask is true."""
-        return JoinedPairs(self.target.filter(mask), self.source.filter(mask))
-
-
-@dataclass(frozen=True)
-class Matcher:
-    """Finds the pairs of a MERGE.
-
-    Attributes:
-        on: its condition.
-        target_alias: the alias of the table.
-        source_alias: the alias of the source.
-        source: the rows of the source.
-    """
-
-    on: JoinCondition
-    target_alias: str
-    source_alias: str
-    source: pa.Table
-    _keys: pa.Table = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        pieces = []
-        start = 0
-        for batch in self.source.to_batches():
-            rows = pa.arange(start, start + batch.num_rows)
-            pieces.append(self._side(self.source_alias, batch, rows, "source"))
-            start += batch.num_rows
-        empty = self._side(self.source_alias, empty_table(self.source.schema), pa.array([], pa.int64()), "source")
-        object.__setattr__(self, "_keys", pa.concat_tables([empty, *pieces]))
-
-    def pairs(self, rows: pa.Table) -> JoinedPairs:
-        """The pairs of some rows of the target with all rows of the source.
-
-        Args:
-            rows: the rows of the target, with at least the columns of the condition.
-        """
-        numbers = pa.arange(0, rows.num_rows)
-        own = self._side(self.target_alias, rows, numbers, "target")
-        if self.on.keys:
-            names = [name for name in own.column_names if name != "target"]
-            found = own.join(self._keys, names, join_type="inner", coalesce_keys=True)
-            found = found.select(["target", "source"]).sort_by([("target", "ascending"), ("source", "ascending")])
-            blocks: Iterable[pa.Table] = _slices(found, PAIRS_AT_ONCE)
-        else:
-            blocks = _products(own.column("target"), self._keys.column("source"))
-        kept = [self._holding(block, rows) for block in blocks]
-        schema = pa.schema([("target", pa.int64()), ("source", pa.int64())])
-        table = pa.concat_tables([empty_table(schema), *kept])
-        return JoinedPairs(_whole(table.column("target")), _whole(table.column("source")))
-
-    def rows(self, pairs: JoinedPairs, rows: pa.Table, needed: frozenset[tuple[str, ...]]) -> pa.RecordBatch:
-        """The rows of pairs side by side.
-
-        Args:
-            pairs: the pairs.
-            rows: the piece of the target.
-            needed: the columns that are needed, as paths that begin with the alias.
-        """
-        relations = {}
-        for alias, table, numbers in (
-            (self.target_alias, rows, pairs.target),
-            (self.source_alias, self.source, pairs.source),
-        ):
-            names = {path[1] for path in needed if path[0] == alias}
-            relations[alias] = table.select([name for name in table.column_names if name in names]).take(numbers)
-        return joined(relations, len(pairs))
-
-    def _side(self, alias: str, rows: Any, numbers: pa.Array, name: str) -> pa.Table:
-        """The keys of some rows and their numbers, without rows for which the conditions on this side alone are not
-        true.
-        """
-        batch = side(alias, rows)
-        own = self.on.target_only if name == "target" else self.on.source_only
-        if own:
-            mask = row_mask(conjunction(own), batch)
-            batch, numbers = batch.filter(mask), numbers.filter(mask)
-        return pa.table({**joinable(self.on, batch, target=name == "target"), name: numbers})
-
-    def _holding(self, block: pa.Table, rows: pa.Table) -> pa.Table:
-        """The pairs of a block for which the rest of the condition is true."""
-        if not self.on.rest or not block.num_rows:
-            return block
-        condition = conjunction(self.on.rest)
-        pairs = JoinedPairs(_whole(block.column("target")), _whole(block.column("source")))
-        return block.filter(row_mask(condition, self.rows(pairs, rows, columns(condition))))
 
 
 def joinable(on: JoinCondition, rows: pa.RecordBatch, *, target: bool) -> dict[str, pa.Array]:
@@ -295,23 +199,138 @@ def _zero(kind: pa.DataType) -> Any:
     return False if pa.types.is_boolean(kind) else 0
 
 
-def _slices(table: pa.Table, most: int) -> Iterator[pa.Table]:
-    for start in range(0, table.num_rows, most):
-        yield table.slice(start, most)
+# --- the keys of the source, as a predicate over the table ---
 
 
-def _products(target: Any, source: Any) -> Iterator[pa.Table]:
-    """All pairs of numbers of two columns, in blocks, in the order of the first column."""
-    target, source = _whole(target), _whole(source)
-    if not len(source):
-        return
-    step = max(1, PAIRS_AT_ONCE // len(source))
-    for start in range(0, len(target), step):
-        own = target.slice(start, step)
-        for first in range(0, len(source), PAIRS_AT_ONCE):
-            other = source.slice(first, PAIRS_AT_ONCE)
-            places = pa.arange(0, len(own) * len(other))
-            rows = pc.divide(places, len(other))
-            yield pa.table(
-                {"target": own.take(rows), "source": other.take(pc.subtract(places, pc.multiply(rows, len(other))))}
-            )
+@dataclass(frozen=True)
+class KeyValues:
+    """The keys of a source's rows in bounded form, for a predicate. The keys of parts of a source can be combined.
+
+    Rows with a null in a key of ``=`` match nothing, and have no part in the keys. Nulls of ``<=>`` are among them.
+
+    Attributes:
+        rows: the number of all rows of the source.
+        tuples: the distinct combinations of keys, with a column for each key; None if there are too many.
+        values: for each key, its distinct values, or the least and the greatest if there are too many.
+    """
+
+    rows: int
+    tuples: pa.Table | None
+    values: tuple[_Values, ...]
+
+    @classmethod
+    def of(cls, on: JoinCondition, alias: str, rows: pa.Table) -> KeyValues:
+        """The keys of some rows of the source. Conditions on the source alone are ignored; further keys do no harm."""
+        keys = bounded_keys(on)
+        columns = {str(i): _evaluated(alias, key, rows) for i, key in enumerate(keys)}
+        values = pa.table(columns)
+        strict = [str(i) for i, key in enumerate(keys) if not key.nulls]
+        if strict:
+            values = values.filter(functools.reduce(pc.and_, (values.column(name).is_valid() for name in strict)))
+        tuples = _distinct(values) if keys else None
+        return cls(rows.num_rows, tuples, tuple(_Values(pc.unique(column)).bounded() for column in values.columns))
+
+    def and_of(self, other: KeyValues) -> KeyValues:
+        """The keys of both parts."""
+        tuples = None
+        if self.tuples is not None and other.tuples is not None:
+            tuples = _distinct(pa.concat_tables([self.tuples, other.tuples]))
+        both = zip(self.values, other.values, strict=True)
+        return KeyValues(self.rows + other.rows, tuples, tuple(one.and_of(two) for one, two in both))
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The distinct values of one key, a null among them; if ``ends`` is true, only the least and the greatest, and the
+    null.
+    """
+
+    found: pa.Array
+    ends: bool = False
+
+    def bounded(self) -> _Values:
+        if not self.ends and len(self.found) <= _VALUES:
+            return self
+        order = pc.sort_indices(self.found)  # nulls come last
+        greatest = len(order) - self.found.null_count - 1
+        kept = {0, greatest, len(order) - 1}
+        return _Values(self.found.take(pa.array([order[place].as_py() for place in sorted(kept)])), ends=True)
+
+    def and_of(self, other: _Values) -> _Values:
+        both = pc.unique(concat([self.found, other.found]))
+        return _Values(both, self.ends or other.ends).bounded() if len(both) else self
+
+
+def target_predicate(on: JoinCondition, alias: str, source: KeyValues) -> Predicate:
+    """A predicate over the table's columns that is true for every row, present or future, that matches the source.
+
+    Args:
+        on: the condition.
+        alias: the table's alias.
+        source: the keys of the source.
+    """
+    own: list[Predicate] = [without_alias(part, alias) for part in on.target_only]
+    keys = bounded_keys(on)
+    if not source.rows:
+        return FALSE
+    if not keys:
+        return conjunction(own)
+    if not len(source.values[0].found):
+        return FALSE
+    if len(keys) > 1 and source.tuples is not None:
+        return conjunction([*own, _tuples(keys, source.tuples, alias)])
+    return conjunction([*own, *(_one(key, values, alias) for key, values in zip(keys, source.values, strict=True))])
+
+
+def bounded_keys(on: JoinCondition) -> list[JoinKey]:
+    """The keys whose values a predicate can list."""
+    return [key for key in on.keys if is_plain(key.target.type)]
+
+
+def _evaluated(alias: str, key: JoinKey, rows: pa.Table) -> pa.ChunkedArray:
+    pieces = [evaluate_value(key.source, side(alias, batch)) for batch in rows.to_batches()]
+    return pa.chunked_array(pieces or [evaluate_value(key.source, side(alias, empty_table(rows.schema)))])
+
+
+def _distinct(tuples: pa.Table) -> pa.Table | None:
+    found = tuples.group_by(tuples.column_names).aggregate([])
+    return found if found.num_rows <= _TUPLES else None
+
+
+def _one(key: JoinKey, values: _Values, alias: str) -> Predicate:
+    target = without_alias(key.target, alias)
+    kind = key.target.type
+    literals = tuple(Literal(value, kind) for value in to_internal(values.found.drop_null(), kind))
+    parts: list[Predicate] = []
+    if literals and values.ends:
+        parts.append(conjunction([Comparison(">=", target, literals[0]), Comparison("<=", target, literals[-1])]))
+    elif literals:
+        parts.append(In(target, literals))
+    if values.found.null_count:
+        parts.append(IsNull(target))
+    return disjunction(parts)
+
+
+def _tuples(keys: list[JoinKey], tuples: pa.Table, alias: str) -> Predicate:
+    targets = [without_alias(key.target, alias) for key in keys]
+    kinds = [key.target.type for key in keys]
+    columns = [to_internal(one_array(tuples.column(str(i))), kind) for i, kind in enumerate(kinds)]
+    return disjunction(
+        conjunction(
+            IsNull(target) if value is None else Comparison("=", target, Literal(value, kind))
+            for target, value, kind in zip(targets, row, kinds, strict=True)
+        )
+        for row in zip(*columns, strict=True)
+    )
+
+
+def without_alias(node: Any, alias: str) -> Any:
+    """The same expression without the alias at the beginning of its columns' paths."""
+    if isinstance(node, Column):
+        return msgspec.structs.replace(node, path=node.path[1:]) if node.path[0] == alias else node
+    if isinstance(node, tuple):
+        return tuple(without_alias(item, alias) for item in node)
+    if isinstance(node, msgspec.Struct):
+        changed = {name: without_alias(getattr(node, name), alias) for name in node.__struct_fields__}
+        return msgspec.structs.replace(node, **changed)
+    return node

@@ -12,15 +12,17 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from refdelta.engine.arrow.schema import to_arrow
+from refdelta.arrow.schema import to_arrow
 from refdelta.engine.parquet.fit import plan_fit
 from refdelta.engine.parquet.write import CHANGE, rows_that_stay, write_changes
-from refdelta.operations.write.identity import changes_with_marks, check_numbers_once
+from refdelta.operations.shared.identity import changes_with_marks, check_numbers_once
+from refdelta.operations.write.target import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from refdelta.core.log.actions import Add, Cdc
+    from refdelta.operations.shared.rewrite import RewriteResult
     from refdelta.operations.write.target import Target
     from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
@@ -165,7 +167,10 @@ def append(
     if target.rules.numbered:
         check_numbers_once(txn)
     written = source.write(FileWriter(txn.store, target, target_file_size, check))
-    txn.stage(changes_with_marks(target.changes, txn.snapshot.metadata if txn.snapshot else None, written.marks))
+    changes = target.changes
+    if written.marks:
+        changes = changes_with_marks(changes, txn.snapshot.metadata if txn.snapshot else None, written.marks)
+    txn.stage(changes)
     stage_files(txn, written)
     return written
 
@@ -179,3 +184,69 @@ def stage_files(txn: Transaction, written: WrittenFiles) -> None:
         if written.adds:
             # No version has named these files, so VACUUM takes their modification time for their age.
             txn.rest_on_files(min(add.modification_time for add in written.adds))
+
+
+def describe_write(
+    txn: Transaction,
+    target: Target,
+    written: WrittenFiles,
+    rewritten: RewriteResult | None = None,
+    *,
+    mode: str,
+    predicate: str | None = None,
+    dynamic: bool = False,
+    always: bool = False,
+) -> None:
+    """Describe a write for commitInfo and for its result.
+
+    Args:
+        txn: the transaction.
+        target: the table after the write.
+        written: the new rows.
+        rewritten: the rows that an overwrite replaces; None for an append.
+        mode: a key of :data:`MODES`.
+        predicate: the predicate of replaceWhere.
+        dynamic: whether the partitions of the data were replaced.
+        always: commit even without rows, as deltalake does (spec_notes/divergences.md, "Statements").
+    """
+    parameters = {"mode": MODES[mode], "partitionBy": _json(list(target.partition_columns))}
+    if predicate is not None:
+        parameters["predicate"] = predicate
+    if dynamic:
+        parameters["isDynamicPartitionOverwrite"] = "true"
+    noted = {
+        "numFiles": len(written.adds),
+        "numOutputRows": written.rows,
+        "numOutputBytes": written.size,
+    }
+    metrics = {
+        "num_added_files": len(written.adds),
+        "num_removed_files": 0,
+        "num_partitions": len({_json(add.partition_values) for add in written.adds}) if target.partition_columns else 0,
+        "num_added_rows": written.rows,
+        "num_copied_rows": 0,
+        "num_deletion_vectors_added": 0,
+        "num_deletion_vectors_updated": 0,
+        "num_deletion_vectors_removed": 0,
+    }
+    if rewritten is not None:
+        noted |= {"numRemovedFiles": len(rewritten.removed), "numRemovedBytes": rewritten.removed_bytes}
+        metrics |= {
+            "num_added_files": len(written.adds) + len(rewritten.added),
+            "num_removed_files": len(rewritten.removed),
+            "num_copied_rows": rewritten.copied_rows,
+            **rewritten.vector_metrics(),
+        }
+        if predicate is not None:
+            # As in Spark, the figures include both new rows and rows copied from rewritten files.
+            noted["numFiles"] += len(rewritten.added)
+            noted["numOutputRows"] += rewritten.copied_rows
+            noted["numOutputBytes"] += rewritten.added_bytes
+            noted["numCopiedRows"] = rewritten.copied_rows
+            noted["numDeletedRows"] = rewritten.matched_rows
+            noted["numAddedChangeFiles"] = txn.change_files
+    txn.describe("WRITE", parameters, noted, metrics, always=always)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

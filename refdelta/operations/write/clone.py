@@ -10,16 +10,17 @@ import msgspec
 from refdelta.core.log.assigned import DOMAIN, ENABLEMENT
 from refdelta.core.log.paths import absolute_uri, encode_path
 from refdelta.core.rows.deletion_vector import RelativeKey, locate
-from refdelta.core.table.features import check_writable
-from refdelta.core.table.row_tracking import ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
 from refdelta.engine.log.references import referenced_keys
 from refdelta.engine.log.removed_files import removed_by_vacuum
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import without_shared
 from refdelta.engine.log.statistics import whole_adds
 from refdelta.errors import DataFileNotFoundError
-from refdelta.operations.alter.change import PROTECTED
-from refdelta.operations.dml.row_ids import counted
+from refdelta.operations.shared.change import PROTECTED
+from refdelta.operations.shared.row_ids import counted
+from refdelta.table.column_mapping import schema_of
+from refdelta.table.features import check_writable
+from refdelta.table.row_tracking import ID_COLUMN, VERSION_COLUMN, is_assigned, named_columns
 from refdelta.transaction.commit_info import now_ms
 from refdelta.transaction.deleted_files import check_no_vacuum_in_progress, missing_keys, unreferenced_since
 
@@ -46,12 +47,14 @@ def clone(txn: Transaction, source: Snapshot) -> None:
     keeps none of them.
 
     Raises:
+        InvalidLogError: the schema of the source is not valid, so that nothing could read the clone.
         DataFileNotFoundError: files of an older version are gone.
         ConcurrentDeleteReadException: a VACUUM of the source is in progress, and may delete some of them.
         UnsupportedFeatureError: the clone would need a feature that this engine cannot write.
         DataFileNotFoundError, DataFileError: rows are tracked, and a file whose number of rows the log lacks cannot be
             read.
     """
+    schema_of(source.metadata)
     _check_files_stay(source)
     left = (*_OF_THE_HISTORY, ID_COLUMN, VERSION_COLUMN)
     configuration = {k: v for k, v in (source.metadata.configuration or {}).items() if k not in left}

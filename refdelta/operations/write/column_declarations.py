@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import arguments
-from refdelta.core.table.column_mapping import each_field, without_mapping
-from refdelta.core.table.evolution import TYPE_CHANGES, as_nullable
-from refdelta.core.table.features import GENERATION
-from refdelta.core.table.types import LONG, ArrayType, DataType, MapType, StructType, every_field
-from refdelta.engine.arrow.field_metadata import DECLARATIONS, check_reserved
+from refdelta.arrow.field_metadata import DECLARATIONS, check_reserved
 from refdelta.engine.parquet.fit import plan_fit
 from refdelta.errors import (
     ColumnNotFoundError,
@@ -26,11 +22,15 @@ from refdelta.errors import (
     InvalidLogError,
     SchemaMismatchError,
 )
-from refdelta.operations.write.identity import EXPLICIT, MARK, START, STEP
-from refdelta.operations.write.row_rules import DEFAULT, INVARIANTS, invariant_sql
+from refdelta.operations.shared.identity import EXPLICIT, MARK, START, STEP
+from refdelta.operations.shared.row_rules import DEFAULT, INVARIANTS, invariant_sql
+from refdelta.table.column_mapping import each_field, without_mapping
+from refdelta.table.evolution import TYPE_CHANGES, as_nullable
+from refdelta.table.features import GENERATION
+from refdelta.table.types import LONG, ArrayType, DataType, MapType, StructType, every_field
 
 if TYPE_CHECKING:
-    from refdelta.core.table.types import StructField
+    from refdelta.table.types import StructField
 
 MARKS = (GENERATION, DEFAULT, START, STEP, EXPLICIT, MARK)
 _LATER = 10**15  # in microseconds: another day, month and year
@@ -209,7 +209,7 @@ def check_declared(schema: StructType, partition_columns: Collection[str]) -> No
 def check_expressions(schema: StructType) -> None:
     """Check the expressions of a new table's columns by the rules of delta-spark.
 
-    They can be parsed and bound: :class:`~refdelta.operations.write.row_rules.RowRules` has done it.
+    They can be parsed and bound: :class:`~refdelta.operations.shared.row_rules.RowRules` has done it.
 
     Raises:
         InvalidArgumentError: an expression has another type than its column, or depends on the time; a column cannot
@@ -228,9 +228,9 @@ def check_default(field: StructField) -> None:
     Raises:
         InvalidArgumentError: it is not.
     """
-    from refdelta.core.expressions.assignment import store_assign
-    from refdelta.engine.expressions.evaluate import evaluate_value
-    from refdelta.engine.expressions.sql import parse_expression
+    from refdelta.expressions.assignment import store_assign
+    from refdelta.expressions.evaluate import evaluate_value
+    from refdelta.expressions.sql import parse_expression
 
     sql = str(field.metadata[DEFAULT])
     try:
@@ -247,8 +247,8 @@ def check_default(field: StructField) -> None:
 
 def _check_readable(field: StructField, others: StructType) -> None:
     """Check that an expression can be parsed and bound: the error names the column, before the table exists."""
-    from refdelta.core.expressions.assignment import store_assign
-    from refdelta.engine.expressions.sql import parse_expression
+    from refdelta.expressions.assignment import store_assign
+    from refdelta.expressions.sql import parse_expression
 
     sql = str(field.metadata[GENERATION])
     try:
@@ -263,7 +263,7 @@ def _check_readable(field: StructField, others: StructType) -> None:
 
 
 def _check_generated(field: StructField, others: StructType) -> None:
-    from refdelta.engine.expressions.sql import parse_expression
+    from refdelta.expressions.sql import parse_expression
 
     sql = field.metadata[GENERATION]
     value, later = (parse_expression(sql, others, now=now) for now in (0, _LATER))

@@ -14,20 +14,20 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from refdelta.core.expressions.partition_values import parse_value
+from refdelta.arrow.field_metadata import declared_schema
 from refdelta.core.log.actions import Add
 from refdelta.core.log.paths import encode_path
-from refdelta.core.pruning.partition_folders import HIVE_NULL
-from refdelta.core.table.evolution import as_nullable, merge_schemas
-from refdelta.core.table.types import StructField, StructType
-from refdelta.engine.arrow.field_metadata import declared_schema
 from refdelta.engine.parquet.column_stats import StatsCollector, stats_leaves
 from refdelta.engine.parquet.files import data_errors, open_parquet, store_errors
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import DataFileError, DeltaError, InvalidArgumentError, SchemaMismatchError
-from refdelta.operations.alter.change import in_json
+from refdelta.operations.shared.change import in_json
 from refdelta.operations.write.target import new_table
+from refdelta.pruning.partition_folders import HIVE_NULL
+from refdelta.table.evolution import as_nullable, merge_schemas
+from refdelta.table.partition_values import parse_value
+from refdelta.table.types import StructField, StructType
 
 if TYPE_CHECKING:
     from refdelta.operations.write.target import Target

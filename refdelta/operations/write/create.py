@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from refdelta.core.log.actions import Metadata, Protocol
-from refdelta.core.table.clustering import DOMAIN, clustering_domain
-from refdelta.core.table.column_names import dotted
-from refdelta.core.table.features import features_of
-from refdelta.core.table.protocol_choice import settled
 from refdelta.engine.log.state import to_adds
-from refdelta.operations.alter.change import still_protected
-from refdelta.operations.dml.rewrite import remove_files
-from refdelta.operations.layout.clustering import check_not_partitioned
+from refdelta.operations.shared.change import still_protected
+from refdelta.operations.shared.clustering import check_not_partitioned
+from refdelta.operations.shared.rewrite import remove_files
 from refdelta.operations.write.append import FileWriter, stage_files
+from refdelta.table.clustering import DOMAIN, clustering_domain
+from refdelta.table.column_names import dotted
+from refdelta.table.features import features_of
+from refdelta.table.protocol_choice import settled
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot

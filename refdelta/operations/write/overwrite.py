@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.core.expressions.predicate import (
+from refdelta.arrow.arrays import concat, one_array
+from refdelta.arrow.partition import partition_table, to_internal
+from refdelta.core.log.actions import Add, Metadata
+from refdelta.engine.log.state import adds_table, to_adds
+from refdelta.errors import InvalidArgumentError
+from refdelta.expressions.predicate import (
     Column,
     Comparison,
     Literal,
@@ -18,21 +23,15 @@ from refdelta.core.expressions.predicate import (
     disjunction,
     with_nulls,
 )
-from refdelta.core.log.actions import Add, Metadata
-from refdelta.engine.arrow.arrays import one_array
-from refdelta.engine.expressions.partition import partition_table, to_internal
-from refdelta.engine.expressions.sql import parse_predicate
-from refdelta.engine.log.state import adds_table, to_adds
-from refdelta.errors import InvalidArgumentError
-from refdelta.operations.dml.rewrite import delete_where, record_inserts, remove_files, requires
-from refdelta.operations.dml.rewrite_result import RewriteResult
+from refdelta.expressions.sql import parse_predicate
+from refdelta.operations.shared.rewrite import RewriteResult, delete_where, record_inserts, remove_files, requires
 from refdelta.operations.write.append import WrittenFiles, append
 
 if TYPE_CHECKING:
-    from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.append import Rows
     from refdelta.operations.write.target import Target
+    from refdelta.table.types import StructType
     from refdelta.transaction.transaction import Transaction
 
 
@@ -126,10 +125,11 @@ def _in_same_partitions(snapshot: Snapshot, adds: list[Add], schema: StructType)
 
 
 def _codes(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Array:
-    values = pa.chunked_array([*old.chunks, *new.chunks], type=old.type).combine_chunks()
+    values = pa.chunked_array([*old.chunks, *new.chunks], type=old.type)
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 and 0.0 are equal
-    return values.dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
+    codes = values.dictionary_encode(null_encoding="encode")
+    return concat((chunk.indices for chunk in codes.chunks), pa.int32()).cast(pa.int64())
 
 
 def _combined(left: pa.Array, right: pa.Array) -> pa.Array:

@@ -10,24 +10,25 @@ import pyarrow as pa
 from msgspec import structs
 
 from refdelta import arguments
-from refdelta.core.expressions.partition_values import parse
+from refdelta.arrow.arrays import take
+from refdelta.arrow.schema import from_arrow, to_arrow
 from refdelta.core.log.actions import Add
 from refdelta.core.log.paths import LOG, data_key, encode_path
 from refdelta.core.log.statistics import num_records, parse_stats
 from refdelta.core.rows.deletes import tombstone
-from refdelta.core.table.features import features_of
-from refdelta.engine.arrow.schema import from_arrow, to_arrow
 from refdelta.engine.log.state import to_adds
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError, UnsupportedFeatureError
-from refdelta.operations.dml.rewrite import remove_files
+from refdelta.operations.shared.rewrite import remove_files
 from refdelta.operations.write.append import Rows, WrittenFiles
 from refdelta.schema import struct_of
+from refdelta.table.features import features_of
+from refdelta.table.partition_values import parse
 from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
-    from refdelta.core.table.types import StructType
     from refdelta.operations.write.append import FileWriter
     from refdelta.operations.write.target import Target
+    from refdelta.table.types import StructType
     from refdelta.transaction.transaction import Transaction
 
 _FIELDS = ("path", "size", "partition_values", "modification_time", "data_change", "stats")
@@ -165,7 +166,7 @@ class PreparedFiles(Rows):
                 raise InvalidArgumentError(f"the file to remove, {action.path!r}, {found.format(snapshot.version)}")
             change = arguments.flag(f"data_change of {action.path!r}", action.data_change)
             (gone if change else moved).extend(rows)
-        removed = [to_adds(snapshot.files.take(pa.array(rows, pa.int64()))) for rows in (gone, moved)]
+        removed = [to_adds(take(snapshot.files, pa.array(rows, pa.int64()))) for rows in (gone, moved)]
         if moved and "rowTracking" in features_of(snapshot.protocol):
             hint = "the ids of rows in the new files are not known; data_change=True gives them new ones"
             raise UnsupportedFeatureError(("rowTracking",), "replace files in", hint)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import msgspec
 import pyarrow as pa
 
-from refdelta.engine.arrow.conversion import conversion
+from refdelta.arrow.conversion import conversion
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
 from refdelta.operations.write.data_frames import opened_frame
 
 if TYPE_CHECKING:
-    from refdelta.core.table.types import StructType
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.table.types import StructType
     from refdelta.transaction.transaction import Transaction
     from refdelta_storage import Store
 
@@ -25,6 +25,9 @@ _ACCEPTED = (
     "an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, duckdb, pandas 2.2 or later), "
     "a LazyFrame, a pyarrow dataset or scanner, an iterable of record batches, a DeltaTable or a scan of one"
 )
+
+# Schemes of one service, as Hadoop and others name it.
+_SAME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 
 
 class TablesRead(msgspec.Struct):
@@ -69,7 +72,7 @@ class Source(Rows):
         self.tables = tables
 
     def convert_for(self, table: StructType | None, timezone: str | None) -> None:
-        """Convert the values whose type depends on the table; see :func:`refdelta.engine.arrow.conversion.conversion`.
+        """Convert the values whose type depends on the table; see :func:`refdelta.arrow.conversion.conversion`.
 
         Args:
             table: the table's schema; None for a new one.
@@ -124,16 +127,18 @@ def rest_on(txn: Transaction, version: int) -> None:
 
 
 def same_place(one: str, other: str) -> bool:
-    """True if two URIs of stores name one folder; on local disk symbolic links are followed."""
-    return one == other or (_is_local(one) and _is_local(other) and _real(one) == _real(other))
+    """True if two URIs of stores name one folder."""
+    return one == other or place_of(one) == place_of(other)
 
 
-def _is_local(uri: str) -> bool:
-    return uri.startswith("file:")
-
-
-def _real(uri: str) -> str:
-    return os.path.realpath(unquote(urlsplit(uri).path))
+def place_of(uri: str) -> str:
+    """The URI of a store in one spelling: symbolic links of local paths are followed, and of the schemes that name one
+    service one is taken.
+    """
+    scheme, mark, rest = uri.partition("://")
+    if scheme == "file":
+        return f"file://{quote(os.path.realpath(unquote(rest)))}"
+    return f"{_SAME.get(scheme, scheme)}{mark}{rest}"
 
 
 def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
@@ -151,14 +156,15 @@ def _of_one(data: Any, tables: TablesRead) -> pa.RecordBatchReader | None:
         return data.to_reader()
     if isinstance(data, pa.RecordBatchReader):
         return data
-    if hasattr(data, "newest_for_writing"):  # a DeltaTable
+    if hasattr(data, "pinned") and hasattr(data, "scan"):  # a DeltaTable
         # A pinned version never changes, so it does not count as a read of the transaction's snapshot.
         return data.scan().to_reader() if data.pinned else _of_one(data.scan(), tables)
     from refdelta.engine.scan.scan import Scan
 
-    if isinstance(data, Scan):
-        tables.add(data.snapshot)
-        return data.to_reader()
+    held = getattr(data, "_scan", data)  # that of a DeltaTable's scan
+    if isinstance(held, Scan):
+        tables.add(held.snapshot)
+        return held.to_reader()
     if (frame := opened_frame(data)) is not None:
         return frame
     try:

@@ -1,19 +1,41 @@
-"""The table after a write: its schema, partitioning, metadata and protocol, decided before a file is written."""
+"""The request of a write, and the table after it: schema, partitioning, metadata and protocol, decided before a file is
+written.
+"""
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from refdelta import arguments
+from refdelta.arrow.field_metadata import declared_schema
+from refdelta.arrow.schema import from_arrow
 from refdelta.core.log.actions import AnyAction, Format, Metadata
-from refdelta.core.table.clustering import FEATURE, clustering_domain
-from refdelta.core.table.column_mapping import completed, mode_of, schema_of
-from refdelta.core.table.column_names import dotted, named_path
-from refdelta.core.table.evolution import Changes, merge_schemas
-from refdelta.core.table.features import (
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableAlreadyExistsError,
+    suggestion,
+)
+from refdelta.operations.shared.change import noted_version
+from refdelta.operations.shared.clustering import check_not_partitioned, chosen_columns, kept_columns
+from refdelta.operations.shared.property_rules import check_properties
+from refdelta.operations.shared.row_rules import NO_RULES, RowRules
+from refdelta.operations.write.column_declarations import (
+    check_added,
+    check_declared,
+    check_expressions,
+    of_another_table,
+)
+from refdelta.table.clustering import FEATURE, clustering_domain
+from refdelta.table.column_mapping import completed, mode_of, schema_of
+from refdelta.table.column_names import dotted, named_path
+from refdelta.table.evolution import Changes, merge_schemas
+from refdelta.table.features import (
     MAX_READER,
     MAX_WRITER,
     ActivationFacts,
@@ -21,13 +43,13 @@ from refdelta.core.table.features import (
     check_writable,
     features_of,
 )
-from refdelta.core.table.field_names import check_field_names
-from refdelta.core.table.iceberg_compat import check_compatible, version_of, with_mapping
-from refdelta.core.table.properties import PROPERTIES, TableProperties, get, validate
-from refdelta.core.table.protocol_choice import protocol_for_new_table, settled
-from refdelta.core.table.row_tracking import ENABLED as _TRACKING
-from refdelta.core.table.row_tracking import SUSPENDED, named_columns
-from refdelta.core.table.types import (
+from refdelta.table.field_names import check_field_names
+from refdelta.table.iceberg_compat import check_compatible, version_of, with_mapping
+from refdelta.table.properties import PROPERTIES, TableProperties, get, validate
+from refdelta.table.protocol_choice import protocol_for_new_table, settled
+from refdelta.table.row_tracking import ENABLED as _TRACKING
+from refdelta.table.row_tracking import SUSPENDED, named_columns
+from refdelta.table.types import (
     VARIANT,
     ArrayType,
     MapType,
@@ -35,18 +57,6 @@ from refdelta.core.table.types import (
     parse_schema,
     schema_json,
 )
-from refdelta.engine.parquet.fit import plan_fit
-from refdelta.errors import ColumnNotFoundError, InvalidArgumentError, SchemaMismatchError
-from refdelta.operations.alter.change import noted_version
-from refdelta.operations.alter.property_rules import check_properties
-from refdelta.operations.layout.clustering import check_not_partitioned, chosen_columns, kept_columns
-from refdelta.operations.write.column_declarations import (
-    check_added,
-    check_declared,
-    check_expressions,
-    of_another_table,
-)
-from refdelta.operations.write.row_rules import NO_RULES, RowRules
 from refdelta.transaction.commit_info import now_ms
 
 if TYPE_CHECKING:
@@ -54,12 +64,16 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from refdelta.core.table.clustering import ColumnPath
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.table.clustering import ColumnPath
 
 _VECTORS = "delta.enableDeletionVectors"
 _FEATURE = "delta.feature."
 _WIDENING = ("typeWidening", "typeWidening-preview")
+
+
+MODES = {"error": "ErrorIfExists", "ignore": "Ignore", "append": "Append", "overwrite": "Overwrite"}
+"""The names of the modes in Spark's history."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -90,6 +104,89 @@ class Target(msgspec.Struct, frozen=True):
         """
         self.rules.check_given(data.names)
         plan_fit(data, self.schema, self.rules.left_out(data.names))
+
+
+class WriteRequest(msgspec.Struct, frozen=True):
+    """The arguments of a write, without those of its commit; see :func:`refdelta.write_deltalake`."""
+
+    mode: str = "error"
+    partition_by: Sequence[str] | str | None = None
+    cluster_by: Sequence[str] | str | None = None
+    schema_mode: str | None = None
+    predicate: str | None = None
+    configuration: Mapping[str, str | None] | None = None
+    name: str | None = None
+    description: str | None = None
+    target_file_size: int | None = None
+    partition_overwrite: str | None = None
+    timezone: str | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("mode", self.mode, tuple(MODES))
+        _one_of("schema_mode", self.schema_mode, (None, "merge", "overwrite"))
+        _one_of("partition_overwrite", self.partition_overwrite, (None, "dynamic"))
+        arguments.text("predicate", self.predicate)
+        arguments.timezone("timezone", self.timezone)
+        if (size := arguments.whole("target_file_size", self.target_file_size)) is not None and size <= 0:
+            raise InvalidArgumentError(f"target_file_size is a positive number of bytes, not {self.target_file_size}")
+        overwrites = self.mode == "overwrite"
+        for given, what in (
+            (self.predicate is not None, "predicate"),
+            (self.partition_overwrite is not None, "partition_overwrite"),
+            (self.schema_mode == "overwrite", 'schema_mode="overwrite"'),
+        ):
+            if given and not overwrites:
+                raise InvalidArgumentError(f'{what} goes with mode="overwrite", not with mode="{self.mode}"')
+        if self.predicate is not None and self.partition_overwrite is not None:
+            raise InvalidArgumentError(
+                "predicate and partition_overwrite exclude each other: both choose the rows that are replaced"
+            )
+        if self.schema_mode == "overwrite" and (self.predicate is not None or self.partition_overwrite is not None):
+            raise InvalidArgumentError(
+                'schema_mode="overwrite" replaces the whole table: leave out predicate and partition_overwrite'
+            )
+
+    def goes_ahead(self, snapshot: Snapshot | None) -> bool:
+        """True if there is something to write; False if the table exists and the mode is ``ignore``.
+
+        Raises:
+            TableAlreadyExistsError: the table exists and the mode is ``error``.
+        """
+        if snapshot is not None and self.mode == "error":
+            raise TableAlreadyExistsError(
+                f'there is a table at {snapshot.store.uri}; mode="append" or mode="overwrite" writes to it'
+            )
+        return snapshot is None or self.mode != "ignore"
+
+    def kept_schema(self, snapshot: Snapshot | None) -> StructType | None:
+        """The schema of the columns that the table keeps; None if the rows decide its schema."""
+        return None if snapshot is None or self.schema_mode == "overwrite" else snapshot.schema
+
+    def target(self, snapshot: Snapshot | None, schema: pa.Schema) -> Target:
+        """The table after the write of data with this schema.
+
+        Raises:
+            As :func:`new_table` and :func:`existing_table`.
+        """
+        # Else the schema and its declarations are the table's own.
+        data = declared_schema(schema) if snapshot is None or self.schema_mode else from_arrow(schema)
+        if snapshot is None:
+            return new_table(
+                data,
+                partition_by=self.partition_by,
+                cluster_by=self.cluster_by,
+                configuration=self.configuration,
+                name=self.name,
+                description=self.description,
+            )
+        return existing_table(
+            snapshot,
+            data,
+            schema_mode=self.schema_mode,
+            partition_by=self.partition_by,
+            cluster_by=self.cluster_by,
+            configuration=self.configuration,
+        )
 
 
 def new_table(
@@ -360,3 +457,9 @@ def _partition_columns(schema: StructType, partition_by: Iterable[str]) -> tuple
     if columns and len(columns) == len(schema.fields):
         raise InvalidArgumentError("partition_by names every column; at least one must be left for the data files")
     return tuple(columns)
+
+
+def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        near = suggestion(value, filter(None, allowed))
+        raise InvalidArgumentError(f"{what} is one of {', '.join(map(repr, allowed))}, not {value!r}{near}")

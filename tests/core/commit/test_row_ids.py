@@ -16,8 +16,8 @@ from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DomainMetadata
 from refdelta.core.log.assigned import DOMAIN, RowIds, mark_of
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.lean import decode_lean, file_lines, of_lines
-from refdelta.core.table.row_tracking import named_columns
 from refdelta.engine.log.file_committer import read_commit
+from refdelta.table.row_tracking import named_columns
 from refdelta_storage import MemoryStore
 from tiers import examples
 

@@ -35,14 +35,14 @@ from refdelta.core.commit.loop import commit_loop
 from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.reads import ReadSet, ReadTable
 from refdelta.core.conflicts.state import RowChanges
-from refdelta.core.expressions.predicate import Column, Comparison, Literal
 from refdelta.core.log.actions import Add, CommitInfo, Metadata, Protocol, Remove
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import commit_key
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete
-from refdelta.core.table.types import LONG, StructField, StructType
 from refdelta.engine.parquet.dv import load_deletion_vector
+from refdelta.expressions.predicate import Column, Comparison, Literal
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import LONG, StructField, StructType
 from refdelta.transaction.driver import RetryPolicy, commit
 from refdelta_storage import MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore

@@ -25,10 +25,10 @@ from refdelta.core.conflicts import rules
 from refdelta.core.log.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import commit_key
-from refdelta.core.table.types import LONG, StructField, StructType, schema_json
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.operations.write import create
 from refdelta.operations.write.target import new_table
+from refdelta.table.types import LONG, StructField, StructType, schema_json
 from refdelta.transaction.transaction import Transaction
 from refdelta_storage import LocalStore
 from rules_left_out import check_without

@@ -14,8 +14,8 @@ from refdelta.core.conflicts.reads import Read, ReadSet, ReadTable
 from refdelta.core.log.actions import AnyAction, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import commit_key
-from refdelta.core.table.types import schema_json
 from refdelta.engine.log.file_committer import list_versions, read_commit
+from refdelta.table.types import schema_json
 from refdelta.transaction.driver import commit
 from refdelta_storage import LocalStore, MemoryStore
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from by_path import loaded
-from refdelta.core.expressions.predicate import Column, Comparison, IsNull, Literal, Not
 from refdelta.core.log import claims
 from refdelta.core.log.actions import Add
-from refdelta.core.pruning.file_match import FileMatcher
-from refdelta.core.pruning.stats import load_stats, lookup, statistic
-from refdelta.core.pruning.stats_source import StatsSource
-from refdelta.core.table.types import BINARY, DecimalType, PrimitiveType, StructField, StructType
 from refdelta.engine.scan.skipping import prune
+from refdelta.expressions.predicate import Column, Comparison, IsNull, Literal, Not
+from refdelta.pruning.file_match import FileMatcher
+from refdelta.pruning.stats import load_stats, lookup, statistic
+from refdelta.pruning.stats_source import StatsSource
+from refdelta.table.types import BINARY, DecimalType, PrimitiveType, StructField, StructType
 
 measure = loaded(Path(__file__).with_name("measure_claims.py"))
 MEASURED = measure.measured()

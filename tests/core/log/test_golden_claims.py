@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta.core.expressions.predicate import Column, Comparison, IsNull, Literal
 from refdelta.core.log.actions import Add
-from refdelta.core.pruning.file_match import FileMatcher
-from refdelta.core.pruning.stats import load_stats, lookup, statistic
-from refdelta.core.table.types import DecimalType, PrimitiveType, StructField, StructType
+from refdelta.expressions.predicate import Column, Comparison, IsNull, Literal
+from refdelta.pruning.file_match import FileMatcher
+from refdelta.pruning.stats import load_stats, lookup, statistic
+from refdelta.table.types import DecimalType, PrimitiveType, StructField, StructType
 
 KEPT = Path(__file__).with_name("golden_claims.json")
 NAMES = {

@@ -12,8 +12,8 @@ from refdelta.core.log.actions import CommitInfo, Metadata, Protocol, Txn
 from refdelta.core.log.assigned import Enablement
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.timestamps import commit_timestamps, in_commit_timestamp, rising, version_at
-from refdelta.core.table.in_commit_timestamp import enablement
 from refdelta.errors import InvalidLogError, VersionNotFoundError
+from refdelta.table.in_commit_timestamp import enablement
 
 FILE = "_delta_log/00000000000000000003.json"
 WITH_ICT = Protocol(min_reader_version=1, min_writer_version=7, writer_features=["inCommitTimestamp"])

@@ -19,8 +19,8 @@ from refdelta.core.log.paths import (
     same_path,
     sidecar_key,
 )
-from refdelta.core.pruning.partition_folders import partition_prefix
 from refdelta.errors import InvalidLogError, UnsafePathError
+from refdelta.pruning.partition_folders import partition_prefix
 
 TABLE = "file:///data/my%20table"
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"

@@ -11,10 +11,8 @@ from pyroaring import BitMap64
 
 from concurrency.commits import add, remove, vector, where
 from refdelta.core.conflicts.reads import Read, ReadSet
-from refdelta.core.expressions.predicate import Column, IsNull
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.footprint import fold
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.relocation import (
     ROW_PLACES,
     CopiedRows,
@@ -26,7 +24,9 @@ from refdelta.core.rows.relocation import (
     relocations,
 )
 from refdelta.core.rows.sets import ALL, renumber
-from refdelta.core.table.types import LONG, ArrayType, MapType, StructField, StructType
+from refdelta.expressions.predicate import Column, IsNull
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import LONG, ArrayType, MapType, StructField, StructType
 from tiers import examples
 
 POSITIONS = st.sets(st.integers(0, 40))

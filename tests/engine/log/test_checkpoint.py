@@ -20,8 +20,11 @@ from handmade import (
     remove,
     struct,
 )
+from refdelta.core.log.segment import CheckpointFiles, LogFile
+from refdelta.engine.log.checkpoint import iter_files, read_tombstones, sidecars_of
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import FILE_SCHEMA, STATS_PARSED
+from refdelta.engine.parquet import budget
 from refdelta.errors import InvalidLogError, UnsafePathError, UnsupportedFeatureError
 from refdelta_storage import CountingStore
 
@@ -91,6 +94,66 @@ def test_v2(suffix, sidecars):
     content = lines(*main) if suffix == "json" else checkpoint_file(main)
     table.put(f"_delta_log/00000000000000000007.checkpoint.{UUID}.{suffix}", content)
     check_content(load_snapshot(table.store))
+
+
+@pytest.mark.parametrize("spelling", ["s0.parquet", "./s0.parquet", "%730.parquet"])
+@pytest.mark.parametrize("suffix", ["json", "parquet"])
+def test_a_sidecar_that_is_listed_twice_is_refused(suffix, spelling):
+    """Else a checkpoint of some bytes could make any number of files of one sidecar."""
+    table = Handmade()
+    table.put("_delta_log/_sidecars/s0.parquet", checkpoint_file(FILES))
+    names = ["s0.parquet", spelling]
+    sidecars = [{"sidecar": {"path": name, "sizeInBytes": 1, "modificationTime": 1}} for name in names]
+    main = [{"checkpointMetadata": {"version": 7}}, *SMALL, *sidecars]
+    content = lines(*main) if suffix == "json" else checkpoint_file(main)
+    key = f"_delta_log/00000000000000000007.checkpoint.{UUID}.{suffix}"
+    table.put(key, content)
+    with pytest.raises(InvalidLogError, match=r"lists the sidecar '.*' twice") as caught:
+        load_snapshot(table.store)
+    assert caught.value.file == key
+    checkpoint = CheckpointFiles(7, (LogFile(key, len(content), 0, 7, 7),), "uuid")
+    for reads in (read_tombstones, sidecars_of, lambda *at: list(iter_files(*at))):
+        with pytest.raises(InvalidLogError, match="twice"):
+            reads(table.store, checkpoint)
+
+
+def _three_parts(table, each):
+    name = "_delta_log/00000000000000000004.checkpoint.{:010d}.0000000003.parquet"
+    table.checkpoint(4, SMALL, name.format(1))
+    table.checkpoint(4, each, name.format(2))
+    table.checkpoint(4, each, name.format(3))
+
+
+def _sidecars_of_one_size(table, each):
+    main = [{"checkpointMetadata": {"version": 7}}, *SMALL]
+    for name in ("s0.parquet", "s1.parquet"):
+        table.put(f"_delta_log/_sidecars/{name}", checkpoint_file(each))
+        main.append({"sidecar": {"path": name, "sizeInBytes": 1, "modificationTime": 1}})
+    table.put(f"_delta_log/00000000000000000007.checkpoint.{UUID}.json", lines(*main))
+
+
+@pytest.mark.parametrize("made_of", [_three_parts, _sidecars_of_one_size])
+def test_parts_that_unfold_have_one_budget_together(made_of, monkeypatch):
+    monkeypatch.setattr(budget, "HELD_UNFOLDED", 1)
+    table = Handmade()
+    made_of(table, [add("x" * 2**16, rows=1)] * 64)  # 4 MiB of paths in a few kB
+    for bytes_, fits in ((2**23 + 2**20, True), (2**22 + 2**20, False)):
+        monkeypatch.setattr(budget, "HELD_BYTES", bytes_)
+        if fits:
+            assert len(paths(load_snapshot(table.store))) == 128
+            continue
+        with pytest.raises(InvalidLogError, match=r"the files of the checkpoint, .* would take more than 5,242,880"):
+            load_snapshot(table.store)
+
+
+def test_actions_that_become_values_count_as_such(monkeypatch):
+    """An action as a Python object is larger than its row."""
+    monkeypatch.setattr(budget, "HELD_UNFOLDED", 1)
+    monkeypatch.setattr(budget, "HELD_BYTES", 2**20)
+    table = Handmade()
+    table.checkpoint(5, [*SMALL, *({"txn": {"appId": "a", "version": 1}} for _ in range(2000))])
+    with pytest.raises(InvalidLogError, match="would take more than"):
+        load_snapshot(table.store)
 
 
 def test_a_sidecar_elsewhere_is_refused():

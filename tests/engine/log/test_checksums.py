@@ -36,7 +36,7 @@ def change(path, **fields):
 def test_every_version_of_ours_agrees(path, caplog):
     with caplog.at_level(logging.WARNING):
         for version in range(3):
-            assert DeltaTable(path, version=version)._snapshot.contradictions() == []
+            assert DeltaTable(path, version=version)._handle.snapshot.contradictions() == []
     assert not caplog.records
     stored = json.loads((path / checksum_key(2)).read_text())
     histogram = stored["fileSizeHistogram"]
@@ -79,19 +79,19 @@ def test_metadata_and_histogram(path):
     stored = json.loads((path / checksum_key(2)).read_text())
     spelled = json.dumps(json.loads(stored["metadata"]["schemaString"]), indent=1)
     change(path, metadata=stored["metadata"] | {"schemaString": spelled})
-    assert DeltaTable(path)._snapshot.contradictions() == []
+    assert DeltaTable(path)._handle.snapshot.contradictions() == []
     change(path, metadata=stored["metadata"] | {"id": "another"})
-    assert DeltaTable(path)._snapshot.contradictions() == ["metadata in the checksum differs from the log"]
+    assert DeltaTable(path)._handle.snapshot.contradictions() == ["metadata in the checksum differs from the log"]
     bins = stored["fileSizeHistogram"]
     counts = [2, *bins["fileCounts"][1:-1], 1]
     change(path, metadata=stored["metadata"], fileSizeHistogram=bins | {"fileCounts": counts})
-    (found,) = DeltaTable(path)._snapshot.contradictions()
+    (found,) = DeltaTable(path)._handle.snapshot.contradictions()
     assert found == "fileSizeHistogram in the checksum differs from the log"
     # Other bins are another engine's business, and so is what it leaves out.
     change(path, fileSizeHistogram={"sortedBinBoundaries": [0], "fileCounts": [7], "totalBytes": [7]})
-    assert DeltaTable(path)._snapshot.contradictions() == []
+    assert DeltaTable(path)._handle.snapshot.contradictions() == []
     change(path, setTransactions=None, domainMetadata=None, numDeletedRecordsOpt=None)
-    assert DeltaTable(path)._snapshot.contradictions() == []
+    assert DeltaTable(path)._handle.snapshot.contradictions() == []
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"numFiles": 3}'])
@@ -121,5 +121,5 @@ def test_the_list_of_all_files_is_not_believed(path):
     assert "allFiles" not in json.loads((path / checksum_key(2)).read_text())
     file = path / checksum_key(2)
     file.write_text(json.dumps({**json.loads(file.read_text()), "allFiles": [{"path": "gone.parquet"}]}))
-    assert DeltaTable(path)._snapshot.contradictions() == []
+    assert DeltaTable(path)._handle.snapshot.contradictions() == []
     assert sorted(DeltaTable(path).to_pyarrow_table()["a"].to_pylist()) == [1, 3, 4]

@@ -128,9 +128,9 @@ def test_on_request(tmp_path):
         f"{4:020d}.{6:020d}.compacted.json",
     ]
     short = DeltaTable(tmp_path)
-    assert len(short._snapshot.segment.commits) == 1
+    assert len(short._handle.snapshot.segment.commits) == 1
     assert sorted(short.to_pyarrow_table()["n"].to_pylist()) == list(range(7))
-    assert short._snapshot.timestamp_ms == table.history(1)[0]["inCommitTimestamp"]
+    assert short._handle.snapshot.timestamp_ms == table.history(1)[0]["inCommitTimestamp"]
     assert sorted(DeltaTable(tmp_path, version=3).to_pyarrow_table()["n"].to_pylist()) == list(range(4))
     write_deltalake(short, rows(7), mode="append")
     assert DeltaTable(tmp_path).count() == 8

@@ -56,7 +56,7 @@ def test_five_thousand_commits_without_a_checkpoint(tmp_path):
     assert table.version() == 5004
     assert DeltaTable(tmp_path, version=2500).version() == 2500
     assert [entry["version"] for entry in table.history(3)] == [5004, 5003, 5002]
-    assert table._snapshot.tombstones().num_rows == 500
+    assert table._handle.snapshot.tombstones().num_rows == 500
     table.create_checkpoint()
     again = DeltaTable(tmp_path)
     assert again.files().sort_by("path").equals(table.files().sort_by("path"))
@@ -103,7 +103,8 @@ def test_a_log_of_several_pages_on_s3(s3_server, monkeypatch):
             assert proxy.counts == {**looks, "PUT data": 1, "PUT commit": 1, "PUT checksum": 1, "GET commit": 1}
         proxy.reset()
         table.cleanup_metadata()
-        assert proxy.counts == {"LIST log": 2}
+        # The time is asked of the store before anything may be deleted for its age.
+        assert proxy.counts == {"LIST log": 2, "PUT log": 1, "HEAD log": 1, "DELETE log": 1}
         table.create_checkpoint()
         proxy.reset()
         assert DeltaTable(place.uri, storage_options=place.options).version() == 1202

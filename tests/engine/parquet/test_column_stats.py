@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strategies
-from refdelta.core.table.properties import TableProperties
-from refdelta.engine.arrow.schema import from_arrow, to_arrow
+from refdelta.arrow.schema import from_arrow, to_arrow
 from refdelta.engine.parquet import column_stats
 from refdelta.engine.parquet.column_stats import StatsCollector, stats_leaves
+from refdelta.table.properties import TableProperties
 from tiers import examples
 
 

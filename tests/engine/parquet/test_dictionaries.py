@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.engine.arrow.arrays import check_texts
+from refdelta.arrow.arrays import check_texts
 from refdelta.engine.parquet import limits
 from refdelta.engine.parquet.dictionaries import decoded, dictionary_columns, joined, plain, text_size
 from refdelta.engine.parquet.limits import BoundedParquetFile

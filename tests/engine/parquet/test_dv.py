@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.rows.deletion_vector import encode_relative, relative_key, serialize_bitmap
 from refdelta.engine.parquet import dv
-from refdelta.errors import StoreError, UnsafePathError
+from refdelta.errors import DataFileError, StoreError, UnsafePathError
 from refdelta_storage.errors import StorageError
 from refdelta_storage.memory import MemoryStore
 from tiers import examples
@@ -36,6 +36,16 @@ def test_the_rows_of_the_specification_are_its_bytes():
         storage_type="i", path_or_inline_dv=SPECIFICATION, size_in_bytes=44, cardinality=6
     )
     assert files(store) == []
+
+
+def test_vectors_that_are_needed_at_once_have_one_budget(monkeypatch):
+    """A log may name a vector of some bytes for any number of files."""
+    store = MemoryStore()
+    (vector,) = dv.write_vectors(store, [BitMap64(SCATTERED)])
+    monkeypatch.setattr(dv, "VECTOR_BYTES", 10 * vector.size_in_bytes)
+    assert len(dv.load_deletion_vectors(store, [vector, None] * 10)) == 20
+    with pytest.raises(DataFileError, match="deletion vectors that are needed at once would take more than"):
+        dv.load_deletion_vectors(store, [vector] * 11)
 
 
 def test_several_vectors_share_a_file_of_framed_vectors():

@@ -103,3 +103,15 @@ def test_an_option_that_the_installed_pyarrow_lacks_is_refused_by_name(tmp_path,
     with files_written_with(options), pytest.raises(errors.InvalidArgumentError, match=f"{argument}: upgrade it"):
         write_deltalake(tmp_path, ROWS)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+@needs_blooms
+def test_floats_have_no_bloom_filter(tmp_path):
+    """Spark looks for the bits of the zero that is asked for, and does not find the other one."""
+    rows = pa.table({"n": [1], "d": [0.0], "s": [{"f": -0.0}]}).cast(
+        pa.schema([("n", pa.int64()), ("d", pa.float64()), ("s", pa.struct([("f", pa.float32())]))])
+    )
+    with files_written_with(FileOptions(default=ColumnOptions(bloom=True))):
+        write_deltalake(tmp_path, rows)
+    _, found = columns(DeltaTable(tmp_path))
+    assert [path for path, column in found.items() if column.bloom_filter_offset is not None] == ["n"]

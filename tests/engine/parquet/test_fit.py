@@ -7,7 +7,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from refdelta.core.table.types import (
+from refdelta.arrow.schema import from_arrow, to_arrow
+from refdelta.engine.parquet.fit import plan_fit
+from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedFeatureError, UnsupportedTypeError
+from refdelta.table.types import (
     BOOLEAN,
     BYTE,
     DATE,
@@ -25,9 +28,6 @@ from refdelta.core.table.types import (
     StructField,
     StructType,
 )
-from refdelta.engine.arrow.schema import from_arrow, to_arrow
-from refdelta.engine.parquet.fit import plan_fit
-from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedFeatureError, UnsupportedTypeError
 
 
 def struct(**columns):

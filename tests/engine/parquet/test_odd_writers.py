@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta.core.table.types import (
+from refdelta.arrow.schema import arrow_type
+from refdelta.engine.parquet.columns import plan_columns
+from refdelta.table.types import (
     BINARY,
     DATE,
     DOUBLE,
@@ -29,8 +31,6 @@ from refdelta.core.table.types import (
     StructField,
     StructType,
 )
-from refdelta.engine.arrow.schema import arrow_type
-from refdelta.engine.parquet.columns import plan_columns
 
 TEXTS = ArrayType(STRING)
 NUMBERS = MapType(STRING, LONG)

@@ -19,10 +19,10 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet import dv, ranged
 from refdelta.engine.parquet.dv import VectorLoader, load_deletion_vectors, write_vectors
 from refdelta.engine.parquet.files import open_parquet
-from refdelta.engine.scan import executor
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import count_rows
 from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.work import executor
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidLogError, StoreError
 from refdelta_storage import Capabilities, MemoryStore, ObjectNotFoundError
 from refdelta_storage.errors import StorageError

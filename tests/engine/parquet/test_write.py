@@ -15,16 +15,16 @@ from hypothesis import given
 
 import comparison
 import strategies
+from refdelta.arrow.partition import parse_partition_column
+from refdelta.arrow.schema import from_arrow, to_arrow
 from refdelta.core.log.paths import data_key
-from refdelta.core.table.properties import TableProperties
-from refdelta.core.table.types import LONG, VOID, StructField, StructType
-from refdelta.engine.arrow.schema import from_arrow, to_arrow
-from refdelta.engine.expressions.partition import parse_partition_column
 from refdelta.engine.parquet import encode, write
 from refdelta.engine.parquet.files import open_parquet
 from refdelta.engine.parquet.metadata import read_page_headers
 from refdelta.engine.parquet.write import abort_files, write_files
 from refdelta.errors import InvalidArgumentError, StoreError, UnsupportedTypeError
+from refdelta.table.properties import TableProperties
+from refdelta.table.types import LONG, VOID, StructField, StructType
 from refdelta_storage import LocalStore, MemoryStore
 from refdelta_storage.wrappers import Fault, FaultyStore, WrapperStore
 from tiers import examples

@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, verify, write_deltalake
-from refdelta.core.expressions.expression import Call, Literal, to_sql
-from refdelta.core.expressions.functions import typed_call
-from refdelta.core.expressions.predicate import value_of
-from refdelta.core.expressions.scope import Scope
 from refdelta.core.log.actions import Add
-from refdelta.core.pruning.file_match import may_match
-from refdelta.core.table.char_varchar import NOTE, char_length, padded, padded_upper, padding_of
-from refdelta.core.table.types import INTEGER, STRING, ArrayType, MapType, StructField, StructType
-from refdelta.engine.expressions.evaluate import row_mask
-from refdelta.engine.expressions.functions import call
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.state import adds_table
 from refdelta.engine.scan.skipping import prune
+from refdelta.expressions.evaluate import call, row_mask
+from refdelta.expressions.expression import Call, Literal, to_sql
+from refdelta.expressions.functions import typed_call
+from refdelta.expressions.predicate import value_of
+from refdelta.expressions.scope import Scope
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.file_match import may_match
+from refdelta.table.char_varchar import NOTE, char_length, padded, padded_upper, padding_of
+from refdelta.table.types import INTEGER, STRING, ArrayType, MapType, StructField, StructType
 from tiers import examples
 
 
@@ -182,7 +181,7 @@ def unpadded_table(path):
         {"id": 4, "c": "ab", "d": "ab", **nested},
     ]
     kinds = {item.name: item.type for item in SCHEMA}
-    from refdelta.engine.arrow.schema import arrow_type
+    from refdelta.arrow.schema import arrow_type
 
     schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in kinds.items()])
     write_deltalake(path, pa.Table.from_pylist(rows, schema), partition_by=["d"])

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 import claimed_tables as claimed
-from refdelta.core.expressions.predicate import evaluate
+from refdelta.arrow import decimals
+from refdelta.arrow.schema import from_arrow
 from refdelta.core.log import claims
 from refdelta.core.log.actions import Add
-from refdelta.core.pruning import file_match, stats_source
-from refdelta.core.pruning.file_match import FileMatcher
-from refdelta.engine.arrow import decimals
-from refdelta.engine.arrow.schema import from_arrow
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.scan import file_stats, skipping
 from refdelta.engine.scan.skipping import prune
+from refdelta.expressions.predicate import evaluate
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning import file_match, stats_source
+from refdelta.pruning.file_match import FileMatcher
 
 SCHEMA = from_arrow(claimed.SCHEMA)
 FILES = 40

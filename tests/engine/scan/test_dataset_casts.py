@@ -14,10 +14,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from refdelta.core.table.types import StructField
-from refdelta.engine.arrow.schema import arrow_type, from_arrow
+from refdelta.arrow.schema import arrow_type, from_arrow
 from refdelta.engine.parquet.columns import plan_columns
 from refdelta.engine.scan.foreign import arrow_casts, compares_views
+from refdelta.table.types import StructField
 
 NOON = dt.datetime(2020, 1, 1, 12)
 

@@ -22,10 +22,10 @@ from refdelta.engine.log.state import STATS_PARSED, adds_table
 from refdelta.engine.log.statistics import counted_add
 from refdelta.engine.parquet.dv import kept_rows, live_mask, to_bitmap, to_positions
 from refdelta.engine.scan import reader, scan
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.positions import RowsByFile, find_rows, read_rows, stand
 from refdelta.engine.scan.reader import POSITION, FileReader, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.work.executor import ThreadExecutor
 from tiers import examples
 
 row_sets = st.sets(st.integers(0, 39))

@@ -20,9 +20,9 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet import files, limits
 from refdelta.engine.scan import filters, reader
 from refdelta.engine.scan import scan as scans
-from refdelta.engine.scan.executor import ThreadExecutor
 from refdelta.engine.scan.reader import FileReader
 from refdelta.engine.scan.scan import plan_scan, scan_files
+from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import DataFileError
 from refdelta_storage import LocalStore
 from scanned import rows, scan

@@ -13,14 +13,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predicate_strategies import PARTITIONS, PREDICATES, SCHEMA, rows
-from refdelta.core.expressions import partition_values as pv
-from refdelta.core.expressions.binding import bind
-from refdelta.core.expressions.predicate import evaluate, order
 from refdelta.core.log.actions import Add
 from refdelta.core.log.claims import EXACT_BOUNDS
-from refdelta.core.pruning.file_match import may_match
-from refdelta.core.pruning.stats import truncate_max, truncate_min
-from refdelta.core.table.types import (
+from refdelta.engine.scan.skipping import prune
+from refdelta.errors import ExpressionError, InvalidLogError, PredicateError
+from refdelta.expressions.binding import bind
+from refdelta.expressions.predicate import evaluate, order
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.file_match import may_match
+from refdelta.pruning.stats import truncate_max, truncate_min
+from refdelta.table import partition_values as pv
+from refdelta.table.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -35,9 +38,6 @@ from refdelta.core.table.types import (
     StructField,
     StructType,
 )
-from refdelta.engine.expressions.sql import parse_predicate
-from refdelta.engine.scan.skipping import prune
-from refdelta.errors import ExpressionError, InvalidLogError, PredicateError
 from tiers import examples
 from value_strategies import CONDITIONS
 

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.pruning.file_match import may_match
-from refdelta.engine.expressions.evaluate import row_mask
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
+from refdelta.expressions.evaluate import row_mask
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.file_match import may_match
 from tiers import examples
 
 WHOLE = ["1", "01", " 1", "+1", "10", "2", "-3", "9", "9223372036854775807", None]

@@ -1,1 +1,0 @@
-"""Families of SQL functions: their tables are united in :mod:`refdelta.core.expressions.functions`."""

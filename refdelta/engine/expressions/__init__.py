@@ -1,1 +1,0 @@
-"""Predicates and values over columns, and SQL as text."""

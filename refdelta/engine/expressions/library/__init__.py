@@ -1,1 +1,0 @@
-"""Families of SQL functions over columns: the twins of :mod:`refdelta.core.expressions.library`."""

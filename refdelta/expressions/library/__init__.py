@@ -1,0 +1,1 @@
+"""Families of SQL functions: their tables are united in :mod:`refdelta.expressions.functions`."""

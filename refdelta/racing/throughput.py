@@ -1,0 +1,500 @@
+"""A measured race: writers that commit to one table at once, in any store, and a check that no commit was lost.
+
+:func:`race` creates a table in a new folder, lets processes write to it, and removes the folder. It takes any engine
+that is a :class:`BenchEngine`; a package announces one by an entry point of the group ``refdelta.bench_engines``.
+:mod:`refdelta.racing.mixes` has the tasks. A store is any that fsspec knows, and other packages announce theirs to it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from refdelta import __version__, arguments
+from refdelta.api.table import DeltaTable
+from refdelta.api.writer import write_deltalake
+from refdelta.engine.log.location import open_location
+from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import (
+    CommitFailedError,
+    CommitOutcomeUnknownError,
+    InvalidArgumentError,
+    suggestion,
+    unknown_name,
+)
+from refdelta.racing.crew import Crew, Job, RaceFailedError, Shift
+from refdelta.racing.mixes import SCHEMA, AnyMix, Mix, WeightedMix, check_rows, first_pieces, most_tasks, statement
+from refdelta.transaction import background
+from refdelta.transaction.options import CommitProperties
+from refdelta.wording import counted
+
+_NOTE = "refdelta-bench "
+_COMPACTION = -1
+GROUP = "refdelta.bench_engines"
+"""The entry points of packages with a :class:`BenchEngine`."""
+_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+# --- results of writers --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """The result of a commit: its version, if the engine reports it, and the number of puts to the log."""
+
+    version: int | None
+    attempts: int = 1
+
+
+class Hands(Protocol):
+    """An engine's handle on the table of a race.
+
+    Attributes:
+        aborts: the exceptions of a commit that lost to another writer: the task is repeated.
+        unknown: the exceptions of a commit with an unknown outcome: it is not repeated.
+    """
+
+    aborts: tuple[type[Exception], ...]
+    unknown: tuple[type[Exception], ...]
+
+    def commit(self, task: int) -> Acknowledged:
+        """Do a task and commit it."""
+
+    def compact(self) -> Acknowledged | None:
+        """Compact all files and commit; None if there was nothing to do."""
+
+
+class BenchEngine(Protocol):
+    """An engine that takes part in races: any object with these methods that can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """The name in the results."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """By name, the versions of its packages."""
+
+    def prepare(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> None:
+        """Create the table of a race, with the rows of :func:`~refdelta.racing.mixes.first_pieces`, in a new folder."""
+
+    def open(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> Hands:
+        """Open the table, once in each writer. :func:`refdelta.racing.mixes.statement` has the statement of a task."""
+
+    def check(
+        self, folder: str, mix: AnyMix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
+    ) -> Sequence[str]:
+        """The errors in the table after a race; :func:`refdelta.racing.mixes.check_rows` finds those of its rows."""
+
+
+@dataclass(frozen=True)
+class RaceCommit:
+    """An acknowledged commit: ``began`` and ``ended`` in seconds of ``time.monotonic``, all tries included."""
+
+    task: int
+    version: int | None
+    attempts: int
+    began: float
+    ended: float
+
+
+@dataclass
+class Tally:
+    """The results of one writer; ``unknown`` are the tasks with an unknown outcome, ``first`` the first message of
+    each class of error.
+    """
+
+    commits: list[RaceCommit] = field(default_factory=list)
+    aborts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    unknown: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Race:
+    """The result of a race.
+
+    Attributes:
+        mix: the kind of writers.
+        writers: the number of writers, without the one that compacts.
+        commits: the number of their acknowledged commits.
+        compactions: the number of commits of the one that compacts.
+        seconds: the time from the start of the first statement to the last acknowledgement.
+        aborts: the number of statements that lost to another writer, by the class of the error. Each was repeated.
+        attempts: the number of puts to the log, at least one a commit.
+        latency: milliseconds from the first try of a task until it was acknowledged: ``p50``, ``p90``, ``p99``.
+        problems: the errors in the table; empty if no commit is lost and none is duplicated.
+        engine: the name of the engine.
+        first_errors: by the class of the error, the message of one of the first.
+        warm_up: the number of commits before the clock started, to a table of their own.
+        seed: the seed of pauses and weighted mixes.
+    """
+
+    mix: str
+    writers: int
+    commits: int
+    compactions: int
+    seconds: float
+    aborts: Mapping[str, int]
+    attempts: int
+    latency: Mapping[str, float]
+    problems: tuple[str, ...] = ()
+    engine: str = "refdelta"
+    first_errors: Mapping[str, str] = field(default_factory=dict)
+    warm_up: int = 0
+    seed: int = 0
+
+    @property
+    def commits_per_second(self) -> float:
+        """All writers together."""
+        return self.commits / self.seconds if self.seconds else 0.0
+
+    @property
+    def abort_rate(self) -> float:
+        """The part of all statements that were aborted."""
+        aborted = sum(self.aborts.values())
+        return aborted / (aborted + self.commits + self.compactions) if aborted else 0.0
+
+
+# --- the race ------------------------------------------------------------------------------------------------------
+
+
+def race(
+    uri: str,
+    *,
+    mix: AnyMix | str = Mix.APPENDS,
+    writers: int = 4,
+    commits: int | None = None,
+    seconds: float | None = None,
+    row_level: bool | None = None,
+    threads: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    watch: Callable[[int], object] = lambda _: None,
+    warm_up: int = 2,
+    seed: int = 0,
+    engine: BenchEngine | None = None,
+) -> Race:
+    """Let writers commit to a table in a fresh folder, check what they leave, and remove the folder.
+
+    Args:
+        uri: an existing folder, or a URI under which objects can be made.
+        mix: the kind of writers: the name of a fixed one, or a :class:`refdelta.racing.mixes.WeightedMix`.
+        writers: the number of writers.
+        commits: the number of commits of all writers, at most :func:`refdelta.racing.mixes.most_tasks`.
+        seconds: the time, instead of ``commits``; also ends when no task is left.
+        row_level: whether conflicts are decided by rows, as in :class:`refdelta.CommitProperties`; refdelta alone.
+        threads: whether the writers are threads of this process, and not processes.
+        storage_options: the options of the store.
+        watch: is called from time to time with the number of commits that were begun.
+        warm_up: the number of commits that each writer makes to a table of its own race before the clock starts:
+            imports, connections and caches are then not part of the figures.
+        seed: of the pauses after aborts.
+        engine: another engine; None for refdelta.
+
+    Raises:
+        InvalidArgumentError: invalid arguments.
+        RaceFailedError: a writer failed; with the reason.
+        StoreError: the store cannot be reached.
+    """
+    mix = _checked(mix, writers, commits, seconds, uri, threads)
+    if arguments.whole("warm_up", warm_up) is None or warm_up < 0:
+        raise InvalidArgumentError(f"warm_up is 0 or more, not {warm_up}")
+    by, options = engine or OwnEngine(row_level), dict(storage_options or {})
+    with Crew(writers + mix.compacts, threads=threads) as crew:
+        for measured in (False, True):
+            if not measured and not warm_up:
+                continue
+            with fresh_folder(uri, storage_options) as folder:
+                by.prepare(folder, mix, options)
+                crew.ready(jobs(functools.partial(by.open, folder, mix, options), mix, writers, seed=seed))
+                if not measured:
+                    crew.go(tasks=min(warm_up * writers, most_tasks(mix)))
+                    continue
+                tallies = crew.go(tasks=commits or most_tasks(mix), seconds=seconds, watch=watch)
+                problems = by.check(folder, mix, tallies, options)
+    told = summed(mix, writers, tallies, problems=problems)
+    return replace(told, engine=by.name, warm_up=warm_up * writers, seed=seed)
+
+
+def find_engine(name: str) -> BenchEngine:
+    """The engine of this name: ``refdelta``, an entry point of the group ``refdelta.bench_engines``, or
+    ``module:object``.
+
+    Raises:
+        InvalidArgumentError: there is none, or it cannot be imported, or lacks a method.
+    """
+    if name == "refdelta":
+        return OwnEngine()
+    announced = entry_points(group=GROUP)
+    found = next((one for one in announced if one.name == name), None)
+    if found is None and ":" not in name:
+        known = ["refdelta", *sorted(announced.names)]
+        raise InvalidArgumentError(f"{unknown_name('engine', name, known)}; or say module:object")
+    point = found or EntryPoint(name, name, GROUP)
+    try:
+        made = point.load()
+        engine: BenchEngine = made() if isinstance(made, type) else made
+    except Exception as error:
+        raise InvalidArgumentError(f"the engine {name} cannot be loaded: {type(error).__name__}: {error}") from error
+    lacking = [part for part in ("name", "versions", "prepare", "open", "check") if not hasattr(engine, part)]
+    if lacking:
+        raise InvalidArgumentError(f"the engine {name} lacks {', '.join(lacking)}: see refdelta.racing.BenchEngine")
+    return engine
+
+
+def _checked(
+    mix: AnyMix | str, writers: int, commits: int | None, seconds: float | None, uri: str, threads: bool
+) -> AnyMix:
+    if not isinstance(mix, WeightedMix) and mix not in {*Mix}:
+        raise InvalidArgumentError(f"mix is one of {', '.join(Mix)}, not {mix!r}{suggestion(mix, Mix)}")
+    chosen = mix if isinstance(mix, WeightedMix) else Mix(mix)
+    if writers < 1:
+        raise InvalidArgumentError(f"a race needs a writer, not {writers}")
+    if (commits is None) == (seconds is None):
+        raise InvalidArgumentError("a race ends after so many commits or after so many seconds: say one of the two")
+    if commits is not None and not 1 <= commits <= most_tasks(chosen):
+        raise InvalidArgumentError(f"commits is between 1 and {most_tasks(chosen):,}, not {commits}")
+    if seconds is not None and not seconds > 0:
+        raise InvalidArgumentError(f"seconds is more than 0, not {seconds}")
+    if uri.lower().startswith("memory:") and not threads:
+        raise InvalidArgumentError("memory:// is of one process: its writers are threads")
+    return chosen
+
+
+@contextmanager
+def fresh_folder(uri: str, storage_options: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A new folder under this URI, which is removed after the block.
+
+    Raises ``InvalidArgumentError`` for a local folder that does not exist.
+    """
+    above, question, query = uri.partition("?")
+    folder = f"{above.rstrip('/')}/refdelta-bench-{uuid.uuid4().hex[:12]}{question}{query}"
+    store = open_location(folder, storage_options)
+    local = store.local_path("x")
+    here = None if local is None else Path(local).parent
+    if here is not None and not here.parent.is_dir():
+        raise InvalidArgumentError(f"there is no folder {above}")
+    try:
+        yield folder
+    finally:
+        with store_errors(f"remove {folder.partition('?')[0]}"):
+            store.delete([info.key for info in store.list()])
+        if here is not None:
+            shutil.rmtree(here, ignore_errors=True)
+
+
+def prepare(folder: str, mix: AnyMix, storage_options: Mapping[str, str] | None = None) -> None:
+    """Make the table of a race, with deletion vectors."""
+    vectors = {"delta.enableDeletionVectors": "true"}
+    table = DeltaTable.create(folder, SCHEMA, configuration=vectors, storage_options=storage_options)
+    for piece in first_pieces(mix):
+        write_deltalake(table, piece, mode="append")
+
+
+class Own:
+    """The :class:`Hands` of refdelta, with one handle for all commits."""
+
+    aborts: tuple[type[Exception], ...] = (CommitFailedError,)
+    unknown: tuple[type[Exception], ...] = (CommitOutcomeUnknownError,)
+
+    def __init__(self, folder: str, mix: AnyMix, row_level: bool | None, storage_options: Mapping[str, str]) -> None:
+        self._table = DeltaTable(folder, storage_options=storage_options)
+        self._mix, self._row_level = mix, row_level
+
+    def commit(self, task: int) -> Acknowledged:
+        """See :meth:`Hands.commit`."""
+        wanted, how = statement(self._mix, task), self._how(task)
+        if wanted.what == "append":
+            result = write_deltalake(self._table, wanted.rows, mode="append", commit_properties=how)
+        elif wanted.what == "delete":
+            result = self._table.delete(wanted.predicate, commit_properties=how)
+        else:
+            result = self._table.update({"n": "n + 1"}, predicate=wanted.predicate, commit_properties=how)
+        if result.version is None:
+            raise RaceFailedError(f"no row is left for {wanted.predicate}")
+        return Acknowledged(result.version, result.attempts)
+
+    def compact(self) -> Acknowledged | None:
+        """See :meth:`Hands.compact`."""
+        with self._table.begin(commit_properties=self._how(_COMPACTION)) as txn:
+            txn.compact()
+            result = txn.commit()
+        return None if result.version is None else Acknowledged(result.version, result.attempts)
+
+    def _how(self, task: int) -> CommitProperties:
+        return CommitProperties(user_metadata=f"{_NOTE}{task}", row_level=self._row_level)
+
+
+@dataclass(frozen=True)
+class OwnEngine:
+    """The :class:`BenchEngine` of refdelta.
+
+    Args:
+        row_level: as for :func:`race`.
+    """
+
+    row_level: bool | None = None
+    name: str = "refdelta"
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """See :class:`BenchEngine`."""
+        return {"refdelta": __version__, **{name: version(name) for name in ("pyarrow", "numpy", "fsspec")}}
+
+    def prepare(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> None:
+        """See :meth:`BenchEngine.prepare`."""
+        prepare(folder, mix, storage_options)
+
+    def open(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> Own:
+        """See :meth:`BenchEngine.open`."""
+        return Own(folder, mix, self.row_level, storage_options)
+
+    def check(
+        self, folder: str, mix: AnyMix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
+    ) -> Sequence[str]:
+        """See :meth:`BenchEngine.check`."""
+        return check(DeltaTable(folder, storage_options=storage_options), mix, tallies)
+
+
+def jobs(hands: Callable[[], Hands], mix: AnyMix, writers: int, *, seed: int = 0) -> list[Job]:
+    """The jobs of a pool of writers on an existing table; each returns a :class:`Tally`.
+
+    Args:
+        hands: opens the table in each writer; for processes it must be picklable.
+        mix: the kind of writers; with ``optimize`` the last member of the pool compacts.
+        writers: the number of writers.
+        seed: of the pauses after aborts.
+    """
+    found = [functools.partial(_opened, hands, _write, f"{seed}-{number}") for number in range(writers)]
+    if mix.compacts:
+        found.append(functools.partial(_opened, hands, _compact, f"{seed}-compaction"))
+    return [*found]
+
+
+_Work = Callable[["Hands", "random.Random", "Shift"], "Tally"]
+
+
+def _opened(hands: Callable[[], Hands], work: _Work, seed: str) -> Callable[[Shift], Tally]:
+    return functools.partial(work, hands(), random.Random(seed))  # noqa: S311 - no secret
+
+
+def _write(hands: Hands, drawn: random.Random, shift: Shift) -> Tally:
+    tally = Tally()
+    while (task := shift.next()) is not None:
+        _insist(tally, task, hands, functools.partial(hands.commit, task), drawn, shift)
+    background.settle()
+    return tally
+
+
+def _compact(hands: Hands, drawn: random.Random, shift: Shift) -> Tally:
+    tally = Tally()
+    while not shift.over:
+        _insist(tally, _COMPACTION, hands, hands.compact, drawn, shift)
+        time.sleep(_PAUSE_SECONDS)
+    return tally
+
+
+def _insist(
+    tally: Tally,
+    task: int,
+    hands: Hands,
+    commit: Callable[[], Acknowledged | None],
+    drawn: random.Random,
+    shift: Shift,
+) -> None:
+    """Repeat a task until it is committed, or the time is up.
+
+    A writer that lost waits for a random time before the next attempt, about as long as an attempt takes and twice as
+    long each time: writers that repeat at once lose to each other again.
+    """
+    began = time.monotonic()
+    for lost in itertools.count():
+        started = time.monotonic()
+        try:
+            told = commit()
+        except hands.unknown as error:
+            _lost(tally, error)
+            tally.unknown.append(task)
+            return
+        except hands.aborts as error:
+            _lost(tally, error)
+            if shift.late:
+                return
+            attempt = time.monotonic() - started
+            time.sleep(drawn.uniform(0, min(_LONGEST_PAUSE_SECONDS, attempt * 2 ** min(lost, 30))))
+            continue
+        if told is not None:
+            tally.commits.append(RaceCommit(task, told.version, told.attempts, began, time.monotonic()))
+        return
+
+
+def _lost(tally: Tally, error: Exception) -> None:
+    tally.aborts[type(error).__name__] += 1
+    tally.first.setdefault(type(error).__name__, str(error))
+
+
+# --- afterwards ----------------------------------------------------------------------------------------------------
+
+
+def summed(mix: AnyMix, writers: int, tallies: Sequence[Tally], *, problems: Sequence[str] = ()) -> Race:
+    """The figures of a race."""
+    every = [commit for tally in tallies for commit in tally.commits]
+    own = [commit for commit in every if commit.task != _COMPACTION]
+    aborts = sum((tally.aborts for tally in tallies), Counter[str]())
+    waited = [1_000 * (commit.ended - commit.began) for commit in own]
+    first = {name: text for tally in reversed(tallies) for name, text in tally.first.items()}
+    began, ended = min((c.began for c in own), default=0.0), max((c.ended for c in own), default=0.0)
+    return Race(
+        mix=str(mix),
+        writers=writers,
+        commits=len(own),
+        compactions=len(every) - len(own),
+        seconds=ended - began,
+        aborts=dict(sorted(aborts.items())),
+        attempts=sum(commit.attempts for commit in every),
+        latency={f"p{p}": float(np.percentile(waited, p)) if waited else 0.0 for p in (50, 90, 99)},
+        problems=tuple(problems),
+        first_errors=dict(sorted(first.items())),
+    )
+
+
+def check(table: DeltaTable, mix: AnyMix, tallies: Sequence[Tally]) -> list[str]:
+    """The errors in the table of a race between writers of refdelta: in its log, then in its rows."""
+    found: dict[int, int] = {}
+    for entry in table.history():
+        note = entry.get("userMetadata") or ""
+        if note.startswith(_NOTE):
+            found[entry["version"]] = int(note.removeprefix(_NOTE))
+    every = [commit for tally in tallies for commit in tally.commits]
+    unknown = {task for tally in tallies for task in tally.unknown}
+    told = {commit.version for commit in every}
+    lost = sorted({commit.task for commit in every if found.get(commit.version or 0) != commit.task})
+    twice = [task for task, count in Counter(found.values()).items() if count > 1 and task != _COMPACTION]
+    unasked = sorted(version for version, task in found.items() if version not in told and task not in unknown)
+    problems = []
+    if lost:
+        problems.append(f"{counted(len(lost), 'commit')} acknowledged and not in the log, the first task {lost[0]}")
+    if len(told) < len(every):
+        problems.append("a version was acknowledged to two writers")
+    if twice:
+        problems.append(f"{counted(len(twice), 'task')} committed twice, the first {min(twice)}")
+    if unasked:
+        problems.append(f"{counted(len(unasked), 'version')} acknowledged to no writer, the first {unasked[0]}")
+    return [
+        *problems,
+        *check_rows(table.to_pyarrow_table(), mix, [task for task in found.values() if task != _COMPACTION]),
+    ]
