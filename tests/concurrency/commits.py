@@ -14,10 +14,10 @@ from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.actions import Add, AnyAction, CommitInfo, DeletionVectorDescriptor, Remove
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.footprint import Footprint, fold_commit
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.touched import Facts
-from refdelta.core.table.types import LONG, StructField, StructType
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import LONG, StructField, StructType
 
 SERIALIZABLE, WRITE_SERIALIZABLE = IsolationLevel.SERIALIZABLE, IsolationLevel.WRITE_SERIALIZABLE
 LEVELS = (SERIALIZABLE, WRITE_SERIALIZABLE)

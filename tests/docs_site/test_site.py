@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from by_path import loaded
+from by_path import generator
 from docs_site.conftest import ROOT, run
 
 pytestmark = pytest.mark.tier("test")
 
-reference = loaded(ROOT / "tests/packaging/reference.py")
+reference = generator("reference")
 QUERIES = {
     "vacuum retention": "docs/guide/maintenance.html#vacuum-remove-old-files",
     "vacuum retention hours": "docs/reference/deltatable.html#refdelta.DeltaTable.vacuum",

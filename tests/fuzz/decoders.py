@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fuzz.targets import CORPUS, Target, shown
-from refdelta.core.expressions.partition_values import parse
+from refdelta.arrow.partition import parse_partition_column, to_internal
+from refdelta.arrow.schema import arrow_type, from_arrow, to_arrow
 from refdelta.core.log import codec, lean, paths
 from refdelta.core.log.actions import (
     Add,
@@ -27,7 +28,6 @@ from refdelta.core.log.replay import Replay, validate_commit
 from refdelta.core.log.segment import LastCheckpoint, build_segment, encode_last_checkpoint, parse_last_checkpoint
 from refdelta.core.log.statistics import parse_stats, widened
 from refdelta.core.log.timestamps import in_commit_timestamp
-from refdelta.core.pruning.stats import load_stats, lookup, statistic
 from refdelta.core.rows.deletion_vector import (
     InlineBytes,
     RelativeKey,
@@ -39,11 +39,24 @@ from refdelta.core.rows.deletion_vector import (
     serialize_bitmap,
     unframe,
 )
-from refdelta.core.table import properties
-from refdelta.core.table.clustering import clustering_columns
-from refdelta.core.table.features import check_readable, check_writable
-from refdelta.core.table.in_commit_timestamp import enablement
-from refdelta.core.table.types import (
+from refdelta.engine.log.state import (
+    FILE_SCHEMA,
+    TOMBSTONE_SCHEMA,
+    reconcile,
+    reconcile_tombstones,
+    to_adds,
+    to_removes,
+)
+from refdelta.engine.log.statistics import read_statistics
+from refdelta.errors import DeltaError, InvalidLogError
+from refdelta.expressions.sql import parse_expression, parse_predicate
+from refdelta.pruning.stats import load_stats, lookup, statistic
+from refdelta.table import properties
+from refdelta.table.clustering import clustering_columns
+from refdelta.table.features import check_readable, check_writable
+from refdelta.table.in_commit_timestamp import enablement
+from refdelta.table.partition_values import parse
+from refdelta.table.types import (
     BINARY,
     BOOLEAN,
     BYTE,
@@ -63,19 +76,6 @@ from refdelta.core.table.types import (
     parse_schema,
     schema_json,
 )
-from refdelta.engine.arrow.schema import arrow_type, from_arrow, to_arrow
-from refdelta.engine.expressions.partition import parse_partition_column, to_internal
-from refdelta.engine.expressions.sql import parse_expression, parse_predicate
-from refdelta.engine.log.state import (
-    FILE_SCHEMA,
-    TOMBSTONE_SCHEMA,
-    reconcile,
-    reconcile_tombstones,
-    to_adds,
-    to_removes,
-)
-from refdelta.engine.log.statistics import read_statistics
-from refdelta.errors import DeltaError, InvalidLogError
 from refdelta.transaction.time_travel import milliseconds
 
 FILE = "_delta_log/00000000000000000007.json"

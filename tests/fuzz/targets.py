@@ -76,6 +76,7 @@ def target_of(name: str) -> Target:
 @cache
 def targets() -> dict[str, Target]:
     """All targets by name. Their modules are read when they are asked for."""
-    from fuzz import decoders, tables
+    from fuzz import decoders, extremes, footers, pages, tables
 
-    return {target.name: target for target in (*decoders.TARGETS, *tables.TARGETS)}
+    modules = (decoders, tables, footers, pages, extremes)
+    return {target.name: target for module in modules for target in module.TARGETS}

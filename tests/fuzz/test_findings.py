@@ -12,19 +12,19 @@ from pyroaring import BitMap64
 
 from handmade import PROTOCOL, VECTORS, Handmade, field, metadata, parquet, struct
 from refdelta import DeltaTable
-from refdelta.core.expressions.partition_values import parse, parse_timestamp
+from refdelta.arrow.arrays import check_values
+from refdelta.arrow.schema import to_arrow
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.lean import decode_lean
 from refdelta.core.log.segment import parse_last_checkpoint
-from refdelta.core.pruning.stats import load_stats, statistic
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
-from refdelta.core.table.types import DOUBLE, LONG, TIMESTAMP, DecimalType, StructField, StructType, parse_schema
-from refdelta.engine.arrow.arrays import check_values
-from refdelta.engine.arrow.schema import to_arrow
-from refdelta.engine.expressions.sql import parse_expression
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.statistics import read_statistics
 from refdelta.errors import DataFileError, DeltaError, InvalidLogError, PredicateError, StoreError, UnsupportedTypeError
+from refdelta.expressions.sql import parse_expression
+from refdelta.pruning.stats import load_stats, statistic
+from refdelta.table.partition_values import parse, parse_timestamp
+from refdelta.table.types import DOUBLE, LONG, TIMESTAMP, DecimalType, StructField, StructType, parse_schema
 from refdelta_storage import MemoryStore
 
 IDS = struct(field("id", "long"))
@@ -202,7 +202,8 @@ def test_decimals_of_too_many_digits():
 
 
 def test_a_file_is_live_twice_with_two_vectors():
-    made = Handmade(IDS, protocol=VECTORS, store=MemoryStore("twice"))
+    switched_on = {"delta.enableDeletionVectors": "true"}
+    made = Handmade(IDS, protocol=VECTORS, configuration=switched_on, store=MemoryStore("twice"))
     one = made.data("f.parquet", pa.table({"id": [1, 2, 3]}))
     bitmap = serialize_bitmap(BitMap64([1]))
     vector = {"storageType": "i", "pathOrInlineDv": encode_inline(bitmap), "sizeInBytes": len(bitmap), "cardinality": 1}
@@ -217,6 +218,13 @@ def test_a_file_is_live_twice_with_two_vectors():
         3,
         4,
     ]  # as the protocol has it: two logical files
-    for optimize in (table.optimize.compact, lambda: table.optimize.z_order(["id"])):
+    merge = table.merge(pa.table({"id": [3]}), "s.id = t.id", source_alias="s", target_alias="t")
+    for statement in (
+        table.optimize.compact,
+        lambda: table.optimize.z_order(["id"]),
+        lambda: table.delete("id = 3"),
+        lambda: table.update({"id": "30"}, predicate="id = 3"),
+        merge.when_matched_delete().execute,
+    ):
         with pytest.raises(InvalidLogError, match=r"'f\.parquet' is live twice"):
-            optimize()
+            statement()

@@ -1,6 +1,6 @@
 """``make growth``: inputs that grow, and what they cost those who read them.
 
-    python -m growth [--texts 200] [--commits 100] [--seed 1] [--only NAME] [--longest 65536]
+    python -m growth [--texts 200] [--commits 100] [--tables 300] [--seed 1] [--only NAME] [--longest 65536]
 
 Each shape is made of some 1,000 characters, then of four times as many, and so on. It is a finding where the cost grows
 faster than the length, where one input takes more than 40 times the processor time of a plain one or 3 GiB, and where
@@ -39,19 +39,22 @@ Costs = Callable[[int], dict[str, float]]
 
 def shapes(given: argparse.Namespace) -> Iterator[tuple[str, Costs]]:
     """The shapes of a run, by name."""
-    from growth import commits, texts, victims
+    from growth import commits, tables, texts, victims
 
     for number in range(given.texts):
         name, shape = texts.shape(Random(f"{given.seed} {number}"))
         yield f"text {number}: {name}", lambda size, shape=shape: victims.text(shape(size))
-    if not given.commits:
-        return
     with tempfile.TemporaryDirectory(prefix="growth-") as folder:
-        tables = victims.Tables(Path(folder))
-        every = list(commits.shapes())
-        Random(given.seed).shuffle(every)
-        for name, shape in every[: given.commits]:
-            yield f"commit: {name}", lambda size, shape=shape: victims.commit(tables, shape(size))
+        if given.commits:
+            victim = victims.Tables(Path(folder))
+            every = list(commits.shapes())
+            Random(given.seed).shuffle(every)
+            for name, shape in every[: given.commits]:
+                yield f"commit: {name}", lambda size, shape=shape: victims.commit(victim, shape(size))
+        of_tables = list(tables.shapes(Path(folder) / "tables"))
+        Random(given.seed).shuffle(of_tables)
+        for name, costs in of_tables[: given.tables]:
+            yield f"table with many {name}", costs
 
 
 def judged(costs: Costs, longest: int) -> str | None:
@@ -128,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="growth", description=__doc__)
     found.add_argument("--texts", type=int, default=2_000, help="how many shapes of texts are drawn")
     found.add_argument("--commits", type=int, default=10_000, help="of how many shapes of commits, of all there are")
+    found.add_argument("--tables", type=int, default=1_000, help="how many statements on tables with many things")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--only", help="shapes with this in their names")
     found.add_argument("--longest", type=int, default=65_536, help="characters")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import sys
+import threading
+
 import pytest
 
 import growth.__main__ as search
+from growth import tables
+from refdelta import DeltaTable
+from refdelta.errors import DeltaError
 from tiers import budget
 
 
@@ -42,7 +50,7 @@ def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(mon
         "victims.text = text\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{search.TESTS}")
-    found = search.run(["--texts", "3", "--commits", "0", "--longest", "1024"])
+    found = search.run(["--texts", "3", "--commits", "0", "--tables", "0", "--longest", "1024"])
     (one,) = found  # the second shape; the third one is the first of the next child
     assert one.startswith("text 1: ")
     assert "ended the process (9)" in one
@@ -51,10 +59,49 @@ def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(mon
 @pytest.mark.tier("test")
 @pytest.mark.timeout(600)
 def test_texts_cost_what_they_are_long():
-    assert not search.run(["--texts", str(budget(30)), "--commits", "0"])
+    assert not search.run(["--texts", str(budget(30)), "--commits", "0", "--tables", "0"])
 
 
 @pytest.mark.tier("test")
 @pytest.mark.timeout(600)
 def test_commits_cost_what_they_are_long():
-    assert not search.run(["--texts", "0", "--commits", str(budget(120)), "--longest", "16384"])
+    assert not search.run(["--texts", "0", "--commits", str(budget(120)), "--tables", "0", "--longest", "16384"])
+
+
+@pytest.mark.tier("test")
+@pytest.mark.timeout(600)
+def test_tables_cost_what_they_hold():
+    assert not search.run(["--texts", "0", "--commits", "0", "--tables", str(budget(60)), "--longest", "16384"])
+
+
+def calls(act, table):
+    """The number of calls of functions, also of C, that a statement makes."""
+    made = itertools.count()
+
+    def noted(_frame, event, _arg):
+        if event in {"call", "c_call"}:
+            next(made)
+
+    threading.setprofile(noted)
+    sys.setprofile(noted)
+    try:
+        act(DeltaTable(table))
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return next(made)
+
+
+@pytest.mark.sample(check=8)
+@pytest.mark.parametrize("verb", sorted(tables.VERBS))
+@pytest.mark.parametrize("what", ["columns of strings", "fields of a struct", "partition columns", "tags"])
+def test_the_calls_of_a_statement_grow_with_what_a_table_has(tmp_path, what, verb):
+    found = []
+    for number, many in enumerate((50, 100, 200)):  # the first one is warming up
+        folder = tmp_path / str(number)
+        tables.TABLES[what](folder, many)
+        with contextlib.suppress(DeltaError):
+            found.append(calls(tables.VERBS[verb], folder))
+    # A statement that searches for each makes two and a half to four times as many for twice as much. Some are refused.
+    if len(found) == 3:
+        assert found[2] <= 2.3 * found[1] + 1_000

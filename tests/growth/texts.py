@@ -12,8 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from refdelta.core.expressions.functions import ALIASES, FUNCTIONS
-from refdelta.core.table.types import (
+from refdelta.errors import DeltaError
+from refdelta.expressions.functions import ALIASES, FUNCTIONS
+from refdelta.expressions.sql import parse_expression
+from refdelta.expressions.sql_dialect import CAST_FUNCTIONS, SHORTHANDS, TYPES, Dialect
+from refdelta.table.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -25,9 +28,6 @@ from refdelta.core.table.types import (
     StructField,
     StructType,
 )
-from refdelta.engine.expressions.sql import parse_expression
-from refdelta.engine.expressions.sql_dialect import CAST_FUNCTIONS, SHORTHANDS, TYPES, Dialect
-from refdelta.errors import DeltaError
 
 COLUMNS = StructType(
     (

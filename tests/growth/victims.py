@@ -16,16 +16,16 @@ import pyarrow as pa
 from growth.texts import COLUMNS
 from refdelta import DeltaTable, verify, write_deltalake
 from refdelta.api.transaction import WriteTransaction
+from refdelta.arrow.schema import to_arrow
 from refdelta.cli import main
 from refdelta.core.conflicts.reads import EVERY_ROW
-from refdelta.core.expressions.predicate import to_sql
 from refdelta.core.log.actions import Add
-from refdelta.core.pruning.row_predicate import row_predicate
-from refdelta.engine.arrow.schema import to_arrow
-from refdelta.engine.expressions.evaluate import row_mask
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.engine.scan.skipping import prune
 from refdelta.errors import DeltaError
+from refdelta.expressions.evaluate import row_mask
+from refdelta.expressions.predicate import to_sql
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.row_predicate import row_predicate
 
 Costs = dict[str, float]
 """Seconds of processor time, by what was done."""

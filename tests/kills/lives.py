@@ -182,7 +182,7 @@ class Lives:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        SqlCatalog(self.url).close()
+        SqlCatalog(self.url, locations=["/"]).close()
         self._dice = random.Random(self.seed)
         self._database = sa.create_engine(self.url, poolclass=sa.NullPool)
         self._heard: list[Any] = []
@@ -253,7 +253,7 @@ class Lives:
 
     def finish(self) -> None:
         """Drops that did not come to their end are repeated; what is left is sound, and both names can be used."""
-        with SqlCatalog(self.url) as catalog:
+        with SqlCatalog(self.url, locations=["/"]) as catalog:
             for name, latest, _ in self._rows().values():
                 if latest < 0:
                     try:
@@ -286,7 +286,7 @@ def _write(told: Connection, url: str, owner: int, seed: int) -> None:
             number += 1
             began = time.monotonic()
             try:
-                kept = kept or SqlCatalog(url).table(NAMES[0])
+                kept = kept or SqlCatalog(url, locations=["/"]).table(NAMES[0])
                 version = _append(kept, f"{owner} {seed} {number}")
             except TRY_AGAIN:
                 continue
@@ -328,7 +328,7 @@ class Restores:
         (self.folder / "db").mkdir(parents=True)
         self._url = f"sqlite:///{self.folder}/db/catalog.db" if self.server is None else self.server.database()
         self._published: dict[int, bytes] = {}
-        with SqlCatalog(self._url) as catalog:
+        with SqlCatalog(self._url, locations=["/"]) as catalog:
             table = catalog.create_table(
                 NAMES[0], SCHEMA, str(self.folder / "t"), commits=self.commits, configuration=CONFIGURATION
             )
@@ -380,7 +380,7 @@ class Restores:
 
     def _go_on(self, published: dict[int, bytes]) -> None:
         """Adopt, if the catalog does not agree with the folder: then nothing is committed before."""
-        with SqlCatalog(self._url) as catalog:
+        with SqlCatalog(self._url, locations=["/"]) as catalog:
             try:
                 _append(catalog.table(NAMES[0]), f"looks {self.restored}")
             except errors.CatalogMismatchError as error:

@@ -41,4 +41,4 @@ def _catalog(url: str) -> SqlCatalog:
     """One of each process."""
     from refdelta.catalog import SqlCatalog
 
-    return SqlCatalog(url)
+    return SqlCatalog(url, locations=["/"])

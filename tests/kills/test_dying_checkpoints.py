@@ -55,7 +55,7 @@ def test_a_part_of_a_file(base, tmp_path, which):
         DeltaTable(path).create_checkpoint()
         assert parse_last_checkpoint((path / HINT).read_bytes()).version == 8
         assert content(path) == sorted([*versions[-1], (9, 1, 9)])
-        assert len(deltalake.DeltaTable(path).file_uris()) == DeltaTable(path)._snapshot.num_files
+        assert len(deltalake.DeltaTable(path).file_uris()) == DeltaTable(path)._handle.snapshot.num_files
 
 
 def test_a_checkpoint_whose_first_bytes_never_came(base, tmp_path):

@@ -194,7 +194,7 @@ def _replace_where(a: int, *values: Values) -> Case:
 
 def _set_property() -> Case:
     def call(txn):
-        txn.set_properties({"judged": str(next(_numbers))})
+        txn.set_table_properties({"judged": str(next(_numbers))})
 
     return Case("set property", "SET PROPERTIES", set_property(), call, None, None)
 
@@ -203,8 +203,9 @@ def _maintenance(name: str, kind: str, call: Callable[[WriteTransaction], None])
     return Case(name, kind, rearrange(), call, None, None)
 
 
-def _by_hand(txn: WriteTransaction) -> None:
+def _by_hand(public: WriteTransaction) -> None:
     """All files of each partition into one, by actions and not by groups: nobody can follow where its rows are."""
+    txn = public._transaction
     snapshot = txn.existing
     inputs = list(to_adds(snapshot.files))
     if not inputs:
@@ -224,8 +225,9 @@ def _by_hand(txn: WriteTransaction) -> None:
     txn.describe("OPTIMIZE", {"predicate": "[]"}, {})
 
 
-def _refresh(txn: WriteTransaction) -> None:
+def _refresh(public: WriteTransaction) -> None:
     """All files once more as they are, with other words about them."""
+    txn = public._transaction
     txn.stage(refreshed(add) for add in to_adds(txn.existing.files))
     txn.describe("COMPUTE STATS", {}, {})
 

@@ -26,10 +26,10 @@ from model.search import Search
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.log.paths import LOG, commit_key
 from refdelta.engine.log import managed_log
-from refdelta.engine.log.managed_log import STAGED, ManagedStore, Ratified, RatifiedCommit, Refused, staged_version
+from refdelta.engine.log.managed_log import STAGED, Exists, ManagedStore, Ratified, RatifiedCommit, staged_version
 from refdelta.errors import CommitOutcomeUnknownError, DeltaError
 from refdelta.transaction.driver import RetryPolicy, commit
-from refdelta_storage import Created, Exists, MemoryStore, ObjectInfo, ObjectNotFoundError, StorageError, Unknown
+from refdelta_storage import Committed, MemoryStore, ObjectInfo, ObjectNotFoundError, StorageError, Unknown
 
 FAULTS = ("lost request", "lost reply", "resent", "late", "refused", "crash", "crash after")
 
@@ -355,7 +355,7 @@ class CatalogExplorer(Search[World]):
             case "put" if key in files:
                 return world, Exists()
             case "put":
-                return replace(world, files=tuple(sorted({**files, key: call.args[1]}.items()))), Created()
+                return replace(world, files=tuple(sorted({**files, key: call.args[1]}.items()))), Committed()
             case "get":
                 return world, files[key] if key in files else Raised(ObjectNotFoundError, str(key))
             case "head":
@@ -373,9 +373,9 @@ class CatalogExplorer(Search[World]):
 
     def _proposed(self, world: World, commit: RatifiedCommit) -> tuple[World, Any]:
         if commit.version == world.latest + 1:
-            return replace(world, ratified=(*world.ratified, commit)), Created()
+            return replace(world, ratified=(*world.ratified, commit)), Committed()
         if commit.version <= world.latest:
-            return world, Refused(world.answer(commit.version).commits if self.winners else ())
+            return world, Exists(world.answer(commit.version).commits if self.winners else ())
         return world, Raised(StorageError, f"version {commit.version} is not the next one")
 
     def _reply(self, world: World, index: int, reply: Any, *, fault: bool = False, excused: bool = False) -> World:

@@ -45,13 +45,13 @@ from refdelta.core.log.actions import (
 )
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.replay import file_key
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.deletion_vector import encode_inline, locate, parse_bitmap, serialize_bitmap
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, LocatedRows, Output, RelocationById
 from refdelta.core.rows.sets import ALL, Rows
-from refdelta.core.table.types import parse_schema
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import parse_schema
 
 FIELDS = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("k", "a")]
 ADDED_FIELD = {"name": "s", "type": "integer", "nullable": True, "metadata": {}}

@@ -18,20 +18,22 @@ from model.facts import check_times
 from model.layouts import HIDDEN, Layout
 from model.operations import Values, data_of
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.api.transaction import WriteTransaction
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import LOG, commit_key, data_key, parse_log_name
-from refdelta.core.pruning.stats import load_stats
 from refdelta.core.rows.deletion_vector import relative_key
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet import dv
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.operations.maintenance.vacuum import VacuumRequest, vacuum
+from refdelta.pruning.stats import load_stats
 from refdelta.transaction.ownership import OwnedFiles
 from refdelta_storage import MemoryStore
-from refdelta_storage.base import Created, ObjectInfo, PutOutcome
+from refdelta_storage import base as storage
+from refdelta_storage.base import ObjectInfo, PutOutcome
 from refdelta_storage.errors import not_found
 
 FILES_OF_VECTORS = mock.patch.object(dv, "INLINE_BYTES", 0)
@@ -67,7 +69,7 @@ class BranchingStore(MemoryStore):
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         # A checksum would be found in other branches, too.
-        return Created() if key.endswith(".crc") else super().put_if_absent(key, data)
+        return storage.Committed() if key.endswith(".crc") else super().put_if_absent(key, data)
 
     def put(self, key: str, data: bytes) -> None:
         if key.startswith(LOG):
@@ -96,8 +98,10 @@ class BranchingStore(MemoryStore):
         return _timed(super().head(key))
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
-        found = map(_timed, super().list(prefix, after))
-        return (one for one in found if self.listed is None or one.key.startswith(LOG) or one.key in self.listed)
+        if self.listed is None:
+            return map(_timed, super().list(prefix, after))
+        # A removal counts from the time of its commit's file: to VACUUM those decades ahead would be young.
+        return (one for one in super().list(prefix, after) if one.key.startswith(LOG) or one.key in self.listed)
 
 
 def _timed(info: ObjectInfo) -> ObjectInfo:
@@ -111,7 +115,7 @@ def _timed(info: ObjectInfo) -> ObjectInfo:
 class Begun:
     """A transaction that has run its statement, and the keys of the files that it wrote."""
 
-    transaction: WriteTransaction
+    transaction: TableTransaction
     written: frozenset[str]
 
 
@@ -130,7 +134,7 @@ class Engine(Branches):
         created = self._created()
         self.check_out((created,))
         snapshot = load_snapshot(self.store)
-        with FILES_OF_VECTORS, WriteTransaction(self.store, snapshot) as transaction:
+        with FILES_OF_VECTORS, WriteTransaction(TableTransaction(self.store, snapshot)) as transaction:
             transaction.delete(f"k = {HIDDEN[0]}")
             transaction.commit()
         if layout.wide:
@@ -141,7 +145,7 @@ class Engine(Branches):
 
     def _add_column(self) -> None:
         snapshot = load_snapshot(self.store)
-        with WriteTransaction(self.store, snapshot) as transaction:
+        with WriteTransaction(TableTransaction(self.store, snapshot)) as transaction:
             transaction.add_columns([pa.field("s", pa.int32())])
             transaction.commit()
 
@@ -198,12 +202,12 @@ class Engine(Branches):
         self.store.written.clear()
         application = {"app_id": case.application, "app_version": 1} if case.application else {}
         properties = CommitProperties(row_level=self.layout.asked)
-        transaction = WriteTransaction(
+        transaction = TableTransaction(
             self.store, version.content, isolation=isolation, commit_properties=properties, **application
         )
         transaction._dropped.detach()  # its copies end, and a failed one leaves what it has written
         try:
-            shown = case.call(transaction)
+            shown = case.call(WriteTransaction(transaction))
         except errors.DeltaError as error:
             if not (case.statement.fails(version.state) or _lacks(error, version)):
                 raise
@@ -318,7 +322,7 @@ def _check_statistics(add: Add, rows: list[Values]) -> None:
         raise Wrong(f"{add} says that its bounds are tight")
 
 
-def _fork(txn: WriteTransaction) -> WriteTransaction:
+def _fork(txn: TableTransaction) -> TableTransaction:
     """A copy of a transaction that has not ended, so that it can end in several ways. What is staged is never changed
     in place.
     """

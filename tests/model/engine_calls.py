@@ -12,6 +12,7 @@ from model.cases import table, values_of
 from model.operations import Values
 from refdelta import errors
 from refdelta.api.drop_feature import drop_feature
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.api.transaction import WriteTransaction
 from refdelta.engine.log.snapshot import Snapshot
 from refdelta.engine.scan.scan import Scan, plan_scan
@@ -62,7 +63,7 @@ class EngineCalls:
         builder.when_not_matched_insert({"k": f"s.k + {shift}", "a": "s.a"}).execute()
 
     def _own(self) -> Scan:
-        return plan_scan(self.txn.snapshot, COLUMNS)
+        return plan_scan(self.txn._transaction.snapshot, COLUMNS)
 
     def fails(self, call: Callable[[], object]) -> bool:
         try:
@@ -101,10 +102,10 @@ class EngineCalls:
         self.txn.add_feature(PROTECTION, True)
 
     def drop_feature(self) -> None:
-        drop_feature(lambda: _Open(self.txn), DOMAINS, truncate_history=False)
+        drop_feature(lambda: _Open(self.txn._transaction), DOMAINS, truncate_history=False)
 
     def enable_times(self) -> None:
-        self.txn.set_properties({"delta.enableInCommitTimestamps": "true"})
+        self.txn.set_table_properties({"delta.enableInCommitTimestamps": "true"})
 
     def compact(self) -> None:
         self.txn.compact()
@@ -119,7 +120,7 @@ class EngineCalls:
 class _Open:
     """A transaction that stays open when :func:`~refdelta.api.drop_feature.drop_feature` ends it."""
 
-    def __init__(self, txn: WriteTransaction) -> None:
+    def __init__(self, txn: TableTransaction) -> None:
         self.txn = txn
 
     def __enter__(self) -> Self:

@@ -22,9 +22,9 @@ from refdelta.core.log.segment import LogFile
 from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
 from refdelta.engine.log.checksum_write import put_for
 from refdelta.engine.log.identity import CommitIdentity, Placement
-from refdelta.engine.log.managed_log import CatalogReplacedError, ManagedStore, Ratified, RatifiedCommit, Refused
+from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, ManagedStore, Ratified, RatifiedCommit
 from refdelta.errors import CatalogMismatchError
-from refdelta_storage import Created, MemoryStore, StorageError
+from refdelta_storage import Committed, MemoryStore, StorageError
 
 FIRST = encode_commit([CommitInfo(fields={"txnId": "0", "parent": None, "inCommitTimestamp": 0})])
 
@@ -76,16 +76,16 @@ class Part:
         held = tuple(one for one in rows.commits if one.version > rows.published and one.version >= first)
         return Ratified(len(rows.commits), held, self._session)
 
-    def propose(self, commit: RatifiedCommit) -> Created | Refused:
+    def propose(self, commit: RatifiedCommit) -> Committed | Exists:
         self._check()
         rows = self.database.rows
         if commit.version <= len(rows.commits):
-            return Refused(self.ratified(commit.version).commits)
+            return Exists(self.ratified(commit.version).commits)
         if commit.version > len(rows.commits) + 1:
             raise StorageError(f"version {commit.version} is not the next one")
         kept = commit if self.inline else replace(commit, data=None)
         self.database.rows = replace(rows, commits=(*rows.commits, kept))
-        return Created()
+        return Committed()
 
     def published(self, version: int) -> None:
         self.between()
@@ -127,7 +127,7 @@ class Writer:
                 version = len(self.seen)
             data = self.world.next_commit(self.seen[-1])
             self.world.between()
-            if isinstance(self._propose(version, data), Created):
+            if isinstance(self._propose(version, data), Committed):
                 if not self.world.foreign and next(self.world.folder.list(commit_key(version)), None) is not None:
                     raise Violation(f"version {version} was ratified again, after it had been published")
                 self.seen.append(data)

@@ -11,8 +11,8 @@ from model.layouts import Layout
 from refdelta import DeltaTable
 from refdelta.api.table import create_in
 from refdelta.core.log.paths import LOG, commit_key
-from refdelta.engine.log.managed_log import STAGED, ManagedStore, Ratified, RatifiedCommit, Refused
-from refdelta_storage import Created, MemoryStore, StorageError
+from refdelta.engine.log.managed_log import STAGED, Exists, ManagedStore, Ratified, RatifiedCommit
+from refdelta_storage import Committed, MemoryStore, StorageError
 
 
 class Held:
@@ -34,13 +34,13 @@ class Held:
     def ratified(self, first: int = 0) -> Ratified:
         return Ratified(len(self.commits), tuple(self.commits[max(first - 1, self.published_to, 0) :]))
 
-    def propose(self, commit: RatifiedCommit) -> Created | Refused:
+    def propose(self, commit: RatifiedCommit) -> Committed | Exists:
         if commit.version > len(self.commits) + 1:
             raise StorageError(f"version {commit.version} is not the next one")
         if commit.version <= len(self.commits):
-            return Refused(self.ratified(commit.version).commits)
+            return Exists(self.ratified(commit.version).commits)
         self.commits.append(commit)
-        return Created()
+        return Committed()
 
     def published(self, version: int) -> None:
         self.published_to = max(self.published_to, version)

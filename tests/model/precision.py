@@ -34,35 +34,40 @@ HEAD = """# Precision
 
 Written by `make precision`; a test holds it to the engine. `tests/model` has what they count.
 
-Two transactions begin at the same version; one commits, then the other one wants to. Each cell is about all variants
-of two kinds of operation ({operations} operations in all, over a table of four rows in two files, of which one had a
-row more), and says in how many histories the second one commits. The judge tries all serial orders, row by row; the
-engine never accepts what the judge does not. Only histories that the judge accepts are counted.
+Two transactions begin at the same version; one commits, then the other one wants to. Each cell is
+about all variants of two kinds of operation ({operations} operations in all, over a table of four rows in two
+files, of which one had a row more), and says in how many histories the second one commits. The
+judge tries all serial orders, row by row; the engine never accepts what the judge does not. Only
+histories that the judge accepts are counted.
 
-- **By files**: files decide over conflicts, where the table has no deletion vectors, or where rows were not to be
-  compared.
-- **By rows**: rows decide, as they do by default on a table with deletion vectors and without partition columns.
-- **Plain**: plain checking by files conflicts over the removal of any file that statistics did not rule out for a read,
-  and over any new file that its partition does not rule out. A file that gets another deletion vector is removed and
-  new.
-- **delta-spark**: its own optimistic transactions (`make precision-spark`). The second operation reads by its
-  predicate, then the first one's commit is put into the log as the engine made it, then delta-spark commits what the
-  engine has staged. Of a MERGE the predicate is the keys of its source, although delta-spark's own MERGE would go
-  through all files here. It stays below plain checking where it counts compacted files as added, and where it skips
-  files for a list of keys by the least and the greatest of them.
+- **By files**: files decide over conflicts, where the table has no deletion vectors, or where rows
+  were not to be compared.
+- **By rows**: rows decide, as they do by default on a table with deletion vectors and without
+  partition columns.
+- **Plain**: plain checking by files conflicts over the removal of any file that statistics did not
+  rule out for a read, and over any new file that its partition does not rule out. A file that gets
+  another deletion vector is removed and new.
+- **delta-spark**: its own optimistic transactions (`make precision-spark`). The second operation
+  reads by its predicate, then the first one's commit is put into the log as the engine made it,
+  then delta-spark commits what the engine has staged. Of a MERGE the predicate is the keys of its
+  source, although delta-spark's own MERGE would go through all files here. It stays below plain
+  checking where it counts compacted files as added, and where it skips files for a list of keys by
+  the least and the greatest of them.
 
 Why the engine is below the judge where it is:
 
-- Without deletion vectors, or where rows are not compared, operations on different rows of one file conflict.
-- By rows, a MERGE that matches a row and leaves it alone has read it: it conflicts with an UPDATE of that row, although
-  it would find the row again.
-- RESTORE and overwrites read everything, and OPTIMIZE ZORDER does not say where rows went; these tables do not track
-  rows, by whose ids it could be followed. Those at the end do.
-- A change of properties fails every concurrent write, as the documentation promises, even where an order exists.
-- At WriteSerializable only blind appends change their place in the order, and transactions that skip them. The judge
-  takes any order.
-- A new file of a table without deletion vectors holds rows that were only copied, too, and statistics cannot
-  distinguish them from new ones.
+- Without deletion vectors, or where rows are not compared, operations on different rows of one file
+  conflict.
+- By rows, a MERGE that matches a row and leaves it alone has read it: it conflicts with an UPDATE
+  of that row, although it would find the row again.
+- RESTORE and overwrites read everything, and OPTIMIZE ZORDER does not say where rows went; these
+  tables do not track rows, by whose ids it could be followed. Those at the end do.
+- A change of properties fails every concurrent write, as the documentation promises, even where an
+  order exists.
+- At WriteSerializable only blind appends change their place in the order, and transactions that
+  skip them. The judge takes any order.
+- A new file of a table without deletion vectors holds rows that were only copied, too, and
+  statistics cannot distinguish them from new ones.
 """
 
 
@@ -177,7 +182,8 @@ def tracked_rows(by_files: Table, by_rows: Table, untracked: Table) -> Iterator[
 def where_rows_are_tracked(measured: Mapping[tuple[str, Layout], Table]) -> Iterator[str]:
     """What ids of rows change: operations are followed that do not say where rows went."""
     yield "\n## Tables that track rows, unpartitioned, vectors\n"
-    yield "By rows / by files / judge (by rows, where rows are not tracked). Delta-spark was not asked about these.\n"
+    yield "By rows / by files / judge (by rows, where rows are not tracked). Delta-spark was not asked about"
+    yield "these.\n"
     yield "| level | judge | by files | by rows | by rows, not tracked |"
     yield "|---|---|---|---|---|"
     found = {level: [measured[level, one] for one in (TRACKED_FILES, TRACKED, ROWS)] for level in LEVELS}
@@ -203,8 +209,8 @@ def refusals(version: Version, level: str) -> Iterator[tuple[str, bool]]:
 
 def skipped_appends() -> Iterator[str]:
     yield "\n## Blind appends that are skipped, at WriteSerializable\n"
-    yield "A transaction that skipped a blind append may have no place in any order (rule `append-skipped`). Of the"
-    yield "commits that this rule refuses, each in another history, how many would the judge have refused?\n"
+    yield "A transaction that skipped a blind append may have no place in any order (rule `append-skipped`). Of"
+    yield "the commits that this rule refuses, each in another history, how many would the judge have refused?\n"
     yield "| histories | refused by the rule | by the judge too |"
     yield "|---|---|---|"
     for (count, cases), layout in product(((3, BASIC), (4, CYCLE)), (PARTITIONED, ROWS)):

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from refdelta import errors, write_deltalake
+from refdelta.api.table_transaction import TableTransaction
 from refdelta.api.transaction import WriteTransaction
 from refdelta.core.log.actions import Cdc
 from refdelta.core.log.codec import decode_commit
@@ -36,7 +37,7 @@ from refdelta.operations.maintenance import vacuum as vacuum_module
 from refdelta.operations.maintenance.vacuum import VacuumRequest, find_candidates, list_objects, vacuum
 from refdelta.operations.write.prepared_files import AddAction
 from refdelta_storage import MemoryStore
-from refdelta_storage.base import Created, PutOutcome
+from refdelta_storage.base import Committed, PutOutcome
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 WEEK = 7 * 24 * HOUR
@@ -136,14 +137,14 @@ class World:
         return load_snapshot(self.store, version)
 
     def begin(self) -> WriteTransaction:
-        return WriteTransaction(self.store, self.snapshot())
+        return WriteTransaction(TableTransaction(self.store, self.snapshot()))
 
     def put_commit(self, info: Mapping[str, Any]) -> int:
         """Commit a commitInfo as another engine does, after whatever is there. Returns the version."""
         while True:
             version = self.snapshot().version + 1
             data = json.dumps({"commitInfo": {"timestamp": self.now, **info}}).encode() + b"\n"
-            if isinstance(self.store.put_if_absent(commit_key(version), data), Created):
+            if isinstance(self.store.put_if_absent(commit_key(version), data), Committed):
                 return version
 
     def missing(self) -> list[str]:
@@ -278,9 +279,9 @@ def prepared(world: World) -> None:
     pause()
     with world.begin() as txn:
         from refdelta.operations.write.prepared_files import PreparedFiles
-        from refdelta.operations.write.request import WriteRequest
+        from refdelta.operations.write.target import WriteRequest
 
-        txn.write(PreparedFiles([add], rows().schema), WriteRequest(mode="append"))
+        txn._transaction.write(PreparedFiles([add], rows().schema), WriteRequest(mode="append"))
         txn.commit()
     world.committed += 1
 

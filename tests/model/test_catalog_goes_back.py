@@ -17,7 +17,7 @@ from refdelta.engine.log import managed_log
 from refdelta.engine.log.identity import Placement
 from refdelta.engine.log.managed_log import ManagedStore
 from refdelta.errors import CatalogMismatchError
-from refdelta_storage import Created
+from refdelta_storage import Committed
 
 pytestmark = pytest.mark.whole
 
@@ -98,7 +98,7 @@ def test_a_handle_that_has_seen_more_than_the_catalog_knows_is_refused():
 
 
 def publishes_what_is_there(log: ManagedStore, commit):
-    return isinstance(log.inner.put_if_absent(managed_log.commit_key(commit.version), log.content(commit)), Created)
+    return isinstance(log.inner.put_if_absent(managed_log.commit_key(commit.version), log.content(commit)), Committed)
 
 
 def compares_no_tip(log: ManagedStore, seen: int) -> None:

@@ -4,6 +4,7 @@ are found out.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from unittest import mock
 
@@ -22,7 +23,7 @@ from refdelta.core.log.assigned import CommitClock, Enablement
 from refdelta.core.log.codec import encode_commit
 from refdelta.engine.log.managed_committer import ManagedCommitter
 from refdelta.engine.log.managed_log import ManagedStore, RatifiedCommit
-from refdelta_storage import Created, StorageError
+from refdelta_storage import Committed, StorageError
 from tiers import examples
 
 pytestmark = pytest.mark.whole
@@ -154,14 +155,16 @@ def test_every_kind_of_fault_is_explored(kind):
 
 def proposes_the_staged_file_again(log: ManagedStore, version: int, data: bytes):
     """A committer that stages once, and proposes the same file for each version that it tries."""
-    found = log._known.get(-1) or RatifiedCommit(0, len(data), 1, file_name=log._stage(version, data))
+    found = log._known.get(-1) or RatifiedCommit(version, len(data), 1, file_name=log._stage(version, data))
     log._known[-1] = found
-    return log.ratifier.propose(dataclasses.replace(found, version=version))
+    again = copy.copy(found)
+    object.__setattr__(again, "version", version)  # not what can be made
+    return log.ratifier.propose(again)
 
 
 def takes_a_lost_reply_for_a_loss(committer: ManagedCommitter, version: int, data: bytes):
     outcome = committer._log_of.propose(version, data)
-    if not isinstance(outcome, Created):
+    if not isinstance(outcome, Committed):
         raise StorageError("lost")
     return commit_loop.effects.Committed()
 
@@ -228,7 +231,7 @@ def test_a_committer_that_takes_a_lost_reply_for_a_loss_is_found_out():
 
 def test_a_catalog_that_ratifies_twice_is_found_out():
     def ratifies_anything(search, world, commit):
-        return dataclasses.replace(world, ratified=(*world.ratified, commit)), Created()
+        return dataclasses.replace(world, ratified=(*world.ratified, commit)), Committed()
 
     wrong = mock.patch.object(CatalogExplorer, "_proposed", ratifies_anything)
     with wrong, pytest.raises(Violation, match="the catalog has ratified"):

@@ -33,7 +33,7 @@ def expired(monkeypatch, caplog):
     """The whole log has expired, and sidecars are written for a single file."""
     caplog.set_level(logging.ERROR, "refdelta")
     monkeypatch.setattr(cleanup, "_DAY_MS", 1)
-    monkeypatch.setattr("refdelta.transaction.post_commit._surely_past", lambda _: 10**14)
+    monkeypatch.setattr("refdelta.transaction.post_commit.time_of_newest", lambda _: 10**14)
     monkeypatch.setattr(checkpoint_write, "LISTED_ITSELF", 0)
 
 

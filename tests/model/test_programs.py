@@ -34,7 +34,7 @@ from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.assigned import CommitClock
 from refdelta.core.log.footprint import Footprint
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.write.source import TablesRead
 from refdelta.transaction import prepared_commit
 from refdelta.transaction.row_matching import RowMatching

@@ -21,13 +21,13 @@ from refdelta.core.conflicts.reads import EVERYTHING, ReadSet, ReadTable
 from refdelta.core.conflicts.state import RowChanges
 from refdelta.core.log.actions import Add, CommitInfo, DeletionVectorDescriptor, Metadata, Protocol
 from refdelta.core.log.codec import encode_commit
-from refdelta.core.pruning.row_predicate import row_predicate
 from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.file_state import FileState
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
-from refdelta.core.table.types import LONG, StructField, StructType
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import CommitFailedError, DeltaError
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import LONG, StructField, StructType
 from tiers import examples
 
 

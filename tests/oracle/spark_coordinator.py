@@ -11,8 +11,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from refdelta.crosscheck.published import Published, coordinate
-from refdelta.engine.log.managed_log import STAGED, ManagedStore, Refused, managed_by
-from refdelta_storage import Created
+from refdelta.engine.log.managed_log import STAGED, Exists, ManagedStore, managed_by
+from refdelta_storage import Committed
 
 if TYPE_CHECKING:
     from refdelta import DeltaTable
@@ -47,10 +47,10 @@ class Coordinator(Published):
         while self.before_commit:
             self.before_commit.pop()()
         outcome = store.propose(version, "".join(f"{line}\n" for line in lines).encode())
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Exists):
             self.refused += 1
             self._throw(f"version {version} is ratified already")
-        assert isinstance(outcome, Created), outcome
+        assert isinstance(outcome, Committed), outcome
         self.ratified += 1
         stamp = updated.getCommitInfo().getCommitTimestamp()
         mine = next(one for one in store.ask(version).commits if one.version == version)

@@ -220,7 +220,7 @@ def test_its_streams_and_checkpoints(quick_spark: Any, table: DeltaTable, tmp_pa
     with by_path(quick_spark):
         oracle.checkpoint(quick_spark, table.table_uri.removeprefix("file://"))
     fresh = DeltaTable.in_store(table.store)
-    assert fresh._snapshot.segment.checkpoint.version == newest
+    assert fresh._handle.snapshot.segment.checkpoint.version == newest
     assert read(fresh) == here(table)
     sound(table)
 

@@ -11,8 +11,8 @@ import pytest
 import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.types import every_field, field_id, parse_schema, physical_name
 from refdelta.crosscheck import oracle
+from refdelta.table.types import every_field, field_id, parse_schema, physical_name
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +41,7 @@ ROWS = pa.table(
 
 
 def schema_of(path):
-    return parse_schema(DeltaTable(path)._snapshot.metadata.schema_string)
+    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def same(spark, path, count, **filters):
@@ -169,8 +169,8 @@ def test_a_table_is_mapped_late(quick_spark, tmp_path):
 
 def test_every_change_of_type_is_one_that_spark_allows(quick_spark, tmp_path):
     """The engine's table of widenings is delta-spark's, for every pair of types."""
-    from refdelta.core.table.evolution import can_widen
-    from refdelta.core.table.types import type_named
+    from refdelta.table.evolution import can_widen
+    from refdelta.table.types import type_named
 
     spark = quick_spark
     names = ["byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string",

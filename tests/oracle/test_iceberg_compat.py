@@ -11,9 +11,9 @@ import pytest
 import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.table.column_mapping import nested_ids
-from refdelta.core.table.types import field_id, parse_schema, physical_name
 from refdelta.crosscheck import oracle
+from refdelta.table.column_mapping import nested_ids
+from refdelta.table.types import field_id, parse_schema, physical_name
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +40,7 @@ V2 = {"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"}
 
 
 def struct_of(path):
-    return parse_schema(DeltaTable(path)._snapshot.metadata.schema_string)
+    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def shape_of(path):

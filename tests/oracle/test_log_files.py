@@ -76,7 +76,7 @@ def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatc
     forget(path, 6)
     same(spark, path)
     table = DeltaTable(path)
-    assert table._snapshot.segment.checkpoint.kind == "uuid"
+    assert table._handle.snapshot.segment.checkpoint.kind == "uuid"
     write_deltalake(table, rows(21), mode="append")
     table.create_checkpoint(top_level=top_level)
     same(spark, path)
@@ -130,7 +130,7 @@ def test_compaction_files(with_checksums, tmp_path):
     segment = oracle.delta_log(spark, path).unsafeVolatileSnapshot().logSegment()
     names = [segment.deltas().apply(i).getPath().getName() for i in range(segment.deltas().size())]
     assert [name.endswith("compacted.json") for name in names] == [False, True, True], names
-    assert len(DeltaTable(path)._snapshot.segment.commits) == 3
+    assert len(DeltaTable(path)._handle.snapshot.segment.commits) == 3
     for version in (2, 5, 7):
         oracle.clear_cache(spark)
         assert_same_table(DeltaTable(path, version=version).to_pyarrow_table(), oracle.read_table(spark, path, version))

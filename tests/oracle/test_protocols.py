@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta.core.log.actions import Metadata, Protocol
-from refdelta.core.table.features import REGISTRY, ActivationFacts, features_of, validate_protocol
-from refdelta.core.table.protocol_choice import minimal_protocol, new_protocol, upgraded, with_requirements, without
+from refdelta.table.features import REGISTRY, ActivationFacts, features_of, validate_protocol
+from refdelta.table.protocol_choice import minimal_protocol, new_protocol, upgraded, with_requirements, without
 from tiers import examples
 
 pytestmark = pytest.mark.spark

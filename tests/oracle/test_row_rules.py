@@ -8,8 +8,8 @@ import pytest
 
 from comparison import assert_same_table
 from refdelta import DeltaTable, Identity, errors, verify, write_deltalake
-from refdelta.core.table.features import features_of
 from refdelta.crosscheck import oracle
+from refdelta.table.features import features_of
 
 pytestmark = pytest.mark.spark
 

@@ -1,4 +1,4 @@
-"""The wheel, built from the source distribution that was built from the tree, and installed where nothing else is."""
+"""The wheels, each built from its source distribution, which was built from the tree, and installed apart from it."""
 
 import os
 import subprocess
@@ -12,25 +12,34 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    """The paths of the source distribution and of the wheel."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def distribution(tree, folder):
+    """Build the distributions of a project file: the paths of the source distribution and of the wheel."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(tree)]
+    release = {**os.environ, "REFDELTA_RELEASE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=release)
     assert done.returncode == 0, done.stdout + done.stderr
     return SimpleNamespace(wheel=next(folder.glob("*.whl")), sdist=next(folder.glob("*.tar.gz")))
 
 
 @pytest.fixture(scope="session")
-def elsewhere(tmp_path_factory, built):
-    """A call ``run(*arguments)`` of the Python of a new environment that has the wheel, from a folder of its own."""
-    folder = tmp_path_factory.mktemp("elsewhere")
+def built_core(tmp_path_factory):
+    """The distributions of refdelta-core."""
+    return distribution(ROOT / "refdelta" / "core", tmp_path_factory.mktemp("dist-core"))
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """The distributions of refdelta."""
+    return distribution(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+def environment(folder, *wanted):
+    """A new environment for which pip is given these arguments, and a call ``run(*arguments)`` of its Python."""
     venv.create(folder / "env", with_pip=False)
     python = folder / "env" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--disable-pip-version-check"]
     done = subprocess.run(
-        [*pip, "-c", str(ROOT / "constraints.txt"), str(built.wheel)], capture_output=True, text=True, check=False
+        [*pip, "-c", str(ROOT / "constraints.txt"), *map(str, wanted)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV"))}
@@ -41,3 +50,27 @@ def elsewhere(tmp_path_factory, built):
         )
 
     return SimpleNamespace(run=run, python=python, folder=folder)
+
+
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory, built, built_core):
+    """An environment with both wheels, from a folder of its own."""
+    return environment(tmp_path_factory.mktemp("elsewhere"), built.wheel, built_core.wheel)
+
+
+@pytest.fixture(scope="session")
+def editable(tmp_path_factory):
+    """An environment with an editable install of the tree."""
+    return environment(tmp_path_factory.mktemp("editable"), "-e", ROOT)
+
+
+@pytest.fixture(scope="session")
+def core_alone(tmp_path_factory, built_core):
+    """An environment with the wheel of the core."""
+    return environment(tmp_path_factory.mktemp("core-alone"), built_core.wheel)
+
+
+@pytest.fixture(scope="session")
+def from_the_tree(tmp_path_factory):
+    """An environment in which the tree is installed by its path."""
+    return environment(tmp_path_factory.mktemp("from-the-tree"), ROOT)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 import tiers
-from by_path import loaded
+from by_path import generator
 
-casts_page = loaded(Path(__file__).with_name("casts_page.py"))
+casts_page = generator("casts_page")
 PAIRS = list(casts_page.pairs())
 
 

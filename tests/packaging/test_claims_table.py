@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from by_path import loaded
+from by_path import generator
 from refdelta.core.log.claims import TABLE, Claim
 
-claims_table = loaded(Path(__file__).with_name("claims_table.py"))
+claims_table = generator("claims_table")
 
 
 def test_the_document_is_up_to_date():

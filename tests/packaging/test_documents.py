@@ -10,10 +10,10 @@ from typing import TypedDict
 
 import pytest
 
-from by_path import loaded
-from refdelta.core.table.features import REGISTRY
+from by_path import generator, loaded
 from refdelta.crosscheck import oracle
-from refdelta.engine.expressions.sql_reader import KNOWN
+from refdelta.expressions.sql_reader import KNOWN
+from refdelta.table.features import REGISTRY
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -21,9 +21,9 @@ GUIDE = sorted((DOCS / "guide").glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *GUIDE]
 EVERY = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 COMMANDS, FEATURES, SPARK = (DOCS / "guide" / f"{name}.md" for name in ("command-line", "features", "spark"))
-reference = loaded(Path(__file__).with_name("reference.py"))
+reference = generator("reference")
 page_blocks = loaded(Path(__file__).with_name("page_blocks.py"))
-functions_page = loaded(Path(__file__).with_name("functions_page.py"))
+functions_page = generator("functions_page")
 timeline = loaded(DOCS / "pictures" / "timeline.py")
 two_writers = loaded(DOCS / "pictures" / "two_writers.py")
 _WRITE = {"always": "yes", "inactive": "unless in use", "never": "no"}
@@ -123,9 +123,9 @@ def headings(document):
 
 
 def test_the_readme_is_a_front_door():
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 130
-    screen = "\n".join(lines[:30])
+    text = (ROOT / "README.md").read_text()
+    assert len(text) <= 7_500
+    screen = "\n".join(text.splitlines()[:30])
     assert "make demo" in screen
     assert "make test" in screen
     assert "pip install" in screen

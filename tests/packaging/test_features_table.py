@@ -1,11 +1,9 @@
 """The table of features is that of the registry, and each feature that is written names tests that exist."""
 
-from pathlib import Path
+from by_path import generator
+from refdelta.table.features import REGISTRY, Feature
 
-from by_path import loaded
-from refdelta.core.table.features import REGISTRY, Feature
-
-features_table = loaded(Path(__file__).with_name("features_table.py"))
+features_table = generator("features_table")
 
 TESTS = features_table.tests_of(features_table.TESTS.read_text())
 

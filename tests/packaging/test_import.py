@@ -59,6 +59,8 @@ def test_importing_the_table_imports_no_arrow_and_no_engine():
         "refdelta.api.statements",
         "refdelta.api.table",
         "refdelta.arguments",
+        "refdelta.core",
+        "refdelta.core.errors",
         "refdelta.errors",
     }
 
@@ -105,7 +107,7 @@ def test_ordinary_work_loads_no_pandas_and_no_functions_of_sql(tmp_path, work):
             "refdelta.write_deltalake(t, rows, mode='append')"
         )
     loaded = modules_after(f"import refdelta; t = refdelta.DeltaTable({str(tmp_path / 't')!r}); {work}")
-    assert not loaded & {"pandas", "sqlglot", "refdelta.core.expressions.functions", "refdelta.engine.scan.filters"}
+    assert not loaded & {"pandas", "sqlglot", "refdelta.expressions.functions", "refdelta.engine.scan.filters"}
 
 
 def test_importing_the_stores_imports_nothing_of_delta_and_no_cloud():
@@ -153,7 +155,8 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(tmp_path, pa
 
 def test_every_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    lists = [project["project"]["dependencies"], *project["project"]["optional-dependencies"].values()]
+    own = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
+    lists = [own, *project["project"]["optional-dependencies"].values()]
     lists.append(project["build-system"]["requires"])
     wanted = {re.match(r"[\w.-]+", item).group().lower().replace("_", "-") for some in lists for item in some}
     lines = (ROOT / "constraints.txt").read_text().splitlines()
@@ -180,14 +183,23 @@ def test_an_append_imports_no_expressions_and_nothing_of_other_statements(tmp_pa
     assert refdelta.DeltaTable(tmp_path / "t").count() == 2
     assert not loaded & {
         "sqlglot",
-        "refdelta.core.expressions.functions",
-        "refdelta.core.expressions.predicate",
-        "refdelta.engine.expressions.evaluate",
-        "refdelta.engine.expressions.sql",
+        "refdelta.expressions.functions",
+        "refdelta.expressions.predicate",
+        "refdelta.expressions.evaluate",
+        "refdelta.expressions.sql",
         "refdelta.engine.log.checkpoint_write",
         "refdelta.engine.scan.reader",
         "refdelta.engine.scan.scan",
         "refdelta.operations.alter.columns",
-        "refdelta.operations.dml.rewrite",
+        "refdelta.operations.shared.rewrite",
         "refdelta.operations.layout.compaction",
     }
+
+
+def test_a_missing_core_is_said_with_the_way_to_get_it():
+    code = "import sys; sys.modules['refdelta.core'] = None; from refdelta import DeltaTable"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: refdelta.core is missing; say: pip install --force-reinstall --no-deps refdelta-core"
+    )

@@ -1,12 +1,10 @@
 """Every clause of the contracts has code and a test; the count notices one that has not."""
 
-from pathlib import Path
-
 import pytest
 
-from by_path import loaded
+from by_path import generator
 
-spec_map = loaded(Path(__file__).with_name("spec_map.py"))
+spec_map = generator("spec_map")
 
 REGISTER = """
 ## One

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from refdelta.engine.parquet import dv, ranged
-from refdelta.engine.scan import executor
+from refdelta.engine.work import executor
 
 HERE = Path(__file__).parent
 REGISTER = (HERE.parents[1] / "spec_notes" / "requests.md").read_text()

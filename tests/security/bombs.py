@@ -105,8 +105,9 @@ def parquet_file(
     unfolded: int | None = None,
     has_dictionary: bool = False,
     total_rows: int | None = None,
+    times: int = 1,
 ) -> bytes:
-    """A file of one row group with one column."""
+    """A file of one row group with one column, or with several that have the same pages: a, a1, a2 and so on."""
     start = len(MAGIC)
     body = b"".join(pages)
     meta: dict[int, Any] = {
@@ -121,7 +122,10 @@ def parquet_file(
     }
     if has_dictionary:
         meta[11] = start
-    group = {1: [{2: start, 3: meta}], 2: len(body), 3: rows}
-    top = {4: b"schema", 5: I32(1)}
+    names = [path[0].encode() + (str(number).encode() if number else b"") for number in range(times)]
+    columns = [{2: start, 3: meta | {3: [name, *meta[3][1:]]}} for name in names]
+    schema = [leaf for name in names for leaf in ({**schema[0], 4: name}, *schema[1:])]
+    group = {1: columns, 2: len(body), 3: rows}
+    top = {4: b"schema", 5: I32(times)}
     footer = thrift({1: I32(1), 2: [top, *schema], 3: rows if total_rows is None else total_rows, 4: [group]})
     return MAGIC + body + footer + len(footer).to_bytes(4, "little") + MAGIC

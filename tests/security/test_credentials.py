@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from urllib.parse import quote
 
@@ -22,7 +23,7 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import main
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta_storage import StorageError, open_store
-from refdelta_storage.errors import redact, secrets_of
+from refdelta_storage.errors import MOST_SHOWN, failure, redact, secrets_of
 from servers.running import AZURE_ACCOUNT, AZURE_KEY, BUCKET
 
 DATA = pa.table({"a": [1, 2, 3]})
@@ -359,3 +360,70 @@ def test_secrets_are_found_however_they_are_written():
     for form in (SECRET, quote(SECRET), json.dumps(SECRET), repr(SECRET), SECRET.replace("&", "&amp;")):
         assert "nobody" not in redact(f"x {form} y", secrets) or "&amp;" in form
     assert "QW5v" not in redact(f"https://a/b?{SAS}", secrets)
+
+
+# --- long texts of servers ---------------------------------------------------------------------------------------
+
+LONG = [
+    "://a:" * 40_000,
+    "://" + ":" * 200_000,
+    "://" + ":%3a" * 50_000,
+    "://a" * 40_000 + ":x@y",
+    "://a.b" * 40_000,
+    "@" * 200_000,
+    "bearer " * 40_000,
+    "token" + " " * 200_000,
+    "secret:" * 40_000,
+    "AKIA" * 60_000,
+    "x" * 500_000,
+    " " * 500_000,
+]
+
+
+@pytest.mark.parametrize("text", LONG, ids=lambda text: text[:9])
+def test_a_long_text_is_shown_in_part_and_costs_what_is_shown(text):
+    shown = redact(text)
+    assert len(shown) < MOST_SHOWN + 60
+    assert shown.endswith("characters left out)")
+
+
+@pytest.mark.parametrize("text", LONG, ids=lambda text: text[:9])
+def test_credentials_are_looked_for_in_linear_time(text):
+    """Ten times as long a text may take twenty times as long, and a hundred times in a search that is quadratic."""
+    text = text[:50_000]
+    least = min(seconds_of(lambda: redact(text[:5_000], most=10**6)) for _ in range(3))
+    assert seconds_of(lambda: redact(text, most=10**6)) < 40 * max(least, 0.002)
+
+
+def seconds_of(run):
+    began = time.process_time()
+    run()
+    return time.process_time() - began
+
+
+PLAIN = "Wx7nobodymaysee9Qz"
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        (f"no {SECRET} here", True),
+        (f"GET https://user:{PLAIN}@host/x for nothing at all", False),
+        (f"https://a/b?sv=1&sig={PLAIN}&se=2 is what was asked", False),
+        (f"Authorization: Bearer {PLAIN} and more of it", False),
+        (f'{{"client_secret": "{PLAIN}", "x": 1}}', False),
+        (f"SharedKey account:{PLAIN} was refused", False),
+    ],
+)
+def test_no_part_of_a_credential_is_left_where_a_text_is_cut(said, known):
+    secret = SECRET if known else PLAIN
+    parts = {secret[at : at + 4] for at in range(len(secret) - 3)}
+    for most in range(len(said) + 1):
+        shown = redact(said, frozenset({SECRET}) if known else frozenset(), most)
+        assert not [part for part in parts if part in shown], (most, shown)
+
+
+def test_the_words_of_a_server_steer_no_terminal():
+    error = failure("read", "a\x1b[2Jb", "s3://bucket", OSError("denied \x1b]0;owned\x07\u202e\r"))
+    assert str(error).isprintable()
+    assert "denied \\x1b]0;owned\\x07\\u202e" in str(error)

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fuzz.pages import prefixes
 from handmade import PROTOCOL, Handmade, add, checkpoint_file, field, metadata, parquet, struct
 from refdelta import DeltaTable
-from refdelta.engine.parquet import limits
+from refdelta.engine.parquet import budget, limits
 from refdelta.engine.parquet.files import open_parquet
 from refdelta.engine.parquet.metadata import read_page_headers
 from refdelta.engine.scan.reader import BATCH_ROWS
@@ -75,6 +76,45 @@ def long_text(count: int) -> bytes:
     )
 
 
+def long_prefixes(count: int, more: int) -> bytes:
+    """A text of a megabyte in every row, as its prefix; the number of the encoding has ``more`` than pyarrow keeps."""
+    body = levels(run(count, 1)) + prefixes(count, 1_000_000)
+    stored = pa.compress(body, codec="zstd", asbytes=True)
+    page = data_page(count, stored, 7 + more, len(body))
+    schema = column(BYTE_ARRAY, string=True)
+    return parquet_file(schema, [page], kind=BYTE_ARRAY, rows=count, values=count, codec=ZSTD)
+
+
+def shared_numbers(times: int) -> bytes:
+    """Columns that share one page of 400 MB, 13 kB when it is compressed."""
+    count = 1000
+    body = levels(run(count, 1)) + bytes(400 * 2**20)
+    page = data_page(count, pa.compress(body, codec="zstd", asbytes=True), size=len(body))
+    return parquet_file(column(INT64), [page], kind=INT64, rows=count, values=count, codec=ZSTD, times=times)
+
+
+def shared_dictionary(times: int) -> bytes:
+    """Columns that share one dictionary of 800 MB."""
+    entry, count = text(b"x" * (800 * 2**20)), 10
+    stored = pa.compress(entry, codec="zstd", asbytes=True)
+    body = repeated(count)
+    pages = [
+        dictionary_page(1, stored, len(entry)),
+        data_page(count, pa.compress(body, codec="zstd", asbytes=True), RLE_DICTIONARY, len(body)),
+    ]
+    schema = column(BYTE_ARRAY, string=True)
+    return parquet_file(
+        schema, pages, kind=BYTE_ARRAY, rows=count, values=count, codec=ZSTD, has_dictionary=True, times=times
+    )
+
+
+def lists_of_nulls(count: int, times: int = 1) -> bytes:
+    body = levels(run(1), run(count - 1, 1)) + levels(run(count, 1))
+    schema = list_column(INT64)
+    page = data_page(count, body)
+    return parquet_file(schema, [page], kind=INT64, rows=1, values=count, path=LIST_PATH, times=times)
+
+
 def footer_only(footer: bytes) -> bytes:
     return b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
@@ -111,6 +151,21 @@ BOMBS = {
         lambda: parquet_file(
             column(FIXED, length=2**30), [data_page(10, levels(run(10, 1)) + b"x")], kind=FIXED, rows=10, values=10
         ),
+    ),
+    "a text whose encoding has 33 bits": ("string", lambda: long_prefixes(4096, 2**32)),
+    "a text whose encoding has 32 bits": ("string", lambda: long_prefixes(4096, 2**31)),
+    "a long prefix in every row": ("string", lambda: long_prefixes(4096, 0)),
+    "a dictionary that says it is short": (
+        "string",
+        lambda: flat(BYTE_ARRAY, dictionary_page(1, text(b"x" * 2**20), 5), 65_536),
+    ),
+    "a page of numbers in 16 columns": (["long"] * 16, lambda: shared_numbers(16)),
+    "a dictionary in 16 columns": (["string"] * 16, lambda: shared_dictionary(16)),
+    "a list of nulls": (LONG_LIST, lambda: lists_of_nulls(2**29)),
+    "lists of nulls in 16 columns": ([LONG_LIST] * 16, lambda: lists_of_nulls(2**26, 16)),
+    "an unknown codec": (
+        "string",
+        lambda: flat(BYTE_ARRAY, dictionary_page(1, text(b"x")), 10, codec=4095),
     ),
     "pages without values": (
         "string",
@@ -153,7 +208,9 @@ def in_a_small_process(code: str, *arguments: object) -> list[str]:
 
 
 def put(folder: Path, kind: object, content: bytes) -> Path:
-    made = Handmade(struct(field("a", kind)), store=LocalStore(folder))
+    kinds = kind if isinstance(kind, list) else [kind]
+    fields = [field(f"a{number or ''}", one) for number, one in enumerate(kinds)]
+    made = Handmade(struct(*fields), store=LocalStore(folder))
     made.put("x.parquet", content)
     made.commit(add("x.parquet", size=len(content), rows=1000))
     return folder
@@ -166,10 +223,23 @@ def test_data_files_that_unfold(tmp_path):
     results = dict(zip(BOMBS, in_a_small_process(CHILD, *places), strict=True))
     read = {name: int(line) for name, line in results.items() if line.isdecimal()}
     refused = {name for name, line in results.items() if line.startswith("DataFileError x.parquet: ")}
+    # Arrow asks for the memory that the dictionary claims, and does not use it: SECURITY.md.
+    claims = results["a dictionary of two billion numbers"]
+    assert claims.startswith("NotEnoughMemoryError there is not enough memory to read x.parquet: ")
+    refused.add("a dictionary of two billion numbers")
     assert set(results) - refused - set(read) == set()
     assert read["two billion equal numbers"] == BATCH_ROWS
     # As many rows as have a gigabyte, and no more.
     assert 8 <= read["a long text in every row"] <= 25
+    assert 500 <= read["a long prefix in every row"] <= 1100
+    assert read["a dictionary that says it is short"] <= 1024
+    assert {name for name in refused if "33 bits" in name or "32 bits" in name or "16 columns" in name} == {
+        "a text whose encoding has 33 bits",
+        "a text whose encoding has 32 bits",
+        "a page of numbers in 16 columns",
+        "a dictionary in 16 columns",
+        "lists of nulls in 16 columns",
+    }
 
 
 def test_lists_that_unfold_name_the_column(tmp_path):
@@ -186,8 +256,8 @@ def test_a_checkpoint_that_unfolds(tmp_path, monkeypatch):
     made.put(f"_delta_log/{0:020d}.checkpoint.parquet", checkpoint_file(actions))
     made.store.delete([f"_delta_log/{0:020d}.json"])
     assert DeltaTable(tmp_path).version() == 0
-    monkeypatch.setattr(limits, "ROW_BYTES", 2**26)
-    monkeypatch.setattr(limits, "UNFOLDED", 10)
+    monkeypatch.setattr(budget, "HELD_BYTES", 2**26)
+    monkeypatch.setattr(budget, "HELD_UNFOLDED", 10)
     with pytest.raises(InvalidLogError, match=r"checkpoint\.parquet: .* would take more than 67,108,864 bytes"):
         DeltaTable(tmp_path)
 

@@ -7,13 +7,13 @@ import pytest
 
 from handmade import Handmade, field, struct
 from refdelta import DeltaTable, write_deltalake
-from refdelta.core.expressions.expression import Literal
-from refdelta.core.expressions.functions import FUNCTIONS
-from refdelta.core.expressions.like import like_matches
-from refdelta.core.expressions.predicate import evaluate
-from refdelta.core.table.types import BOOLEAN, LONG, STRING, StructField, StructType
-from refdelta.engine.expressions.sql import parse_expression, parse_predicate
 from refdelta.errors import DeltaError, PredicateError
+from refdelta.expressions.expression import Literal
+from refdelta.expressions.functions import FUNCTIONS
+from refdelta.expressions.like import like_matches
+from refdelta.expressions.predicate import evaluate
+from refdelta.expressions.sql import parse_expression, parse_predicate
+from refdelta.table.types import BOOLEAN, LONG, STRING, StructField, StructType
 from refdelta_storage import LocalStore
 
 TABLE = StructType((StructField("a", LONG), StructField("s", STRING), StructField("b", BOOLEAN)))
@@ -91,7 +91,7 @@ def test_an_expression_reaches_columns_only(sql):
 
 def test_every_function_is_one_of_those_that_are_listed():
     """Whoever adds one looks at this list: none may touch anything but its arguments, or make much out of little."""
-    assert " ".join(name.replace(" ", "_") for name in FUNCTIONS) == (
+    listed = (
         "+ - * / % div abs round floor ceil greatest least coalesce concat upper lower trim ltrim rtrim "
         "length substring left right replace lpad rpad startswith endswith contains year quarter month day "
         "dayofweek weekday dayofyear weekofyear last_day hour minute second date_add date_sub add_months "
@@ -111,6 +111,7 @@ def test_every_function_is_one_of_those_that_are_listed():
         "array_min array_max sort_array array_sort array_compact array_join arrays_overlap slice flatten "
         "array_concat array_reverse map_keys map_values map_contains_key"
     )
+    assert sorted(name.replace(" ", "_") for name in FUNCTIONS) == sorted(listed.split())
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import refdelta
 from handmade import Handmade, add, field, struct
 from refdelta import DeltaTable
-from refdelta.cli import main
+from refdelta.cli import catalogs, main
 from refdelta.errors import DeltaError
-from refdelta_storage import LocalStore
+from refdelta_storage import LocalStore, StorageError
 
 # A window's title, a cleared screen, colours in both spellings, and letters that run from right to left.
 STEERING = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2066\x7f\r\b"
@@ -77,3 +80,47 @@ def test_messages_of_errors_are_one_line_that_steers_nothing(table):
         DeltaTable(table).to_pyarrow_table()
     assert steers(str(caught.value)) == []
     assert "\n" not in str(caught.value)
+
+
+# --- catalogs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["tables"], ["publish", "a"], ["drop", "a"], ["rename", "a", "b"], ["adopt", "a"]])
+def test_names_and_errors_of_a_catalog_are_shown_escaped(words, monkeypatch, capsys):
+    class Told:
+        def tables(self, _namespace):
+            return [f"sales.{STEERING}", "sales.\x1b[31morders"]
+
+        def __getattr__(self, _name):
+            raise StorageError(f"ERROR:  {STEERING}\nDETAIL: \x1b[2J")
+
+    monkeypatch.setattr(catalogs, "_opened", lambda _options: Told())
+    main(["catalog", *words])
+    out, err = capsys.readouterr()
+    assert out + err
+    assert steers(out + err) == []
+
+
+def test_an_error_of_a_store_is_one_line_that_steers_nothing():
+    assert steers(str(StorageError(f"denied {STEERING}\nmore"))) == []
+    assert "\n" not in str(StorageError("a\nb"))
+
+
+def test_the_command_line_prints_text_in_one_place_alone():
+    """Text that goes to a terminal by another way than ``say`` is not escaped."""
+    folder = Path(refdelta.__file__).parent / "cli"
+    found = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("click.echo", "click.secho", "print"):
+                found.add(path.name)
+    # __init__.py has click's own help, which is ours.
+    assert found == {"render.py", "__init__.py"}
+
+
+@pytest.mark.parametrize("name", ["say_painted"])
+def test_lines_with_colours_are_few(name):
+    """Their parts are escaped before they get colours: a drawing, a table, and the checks of the demo."""
+    folder = Path(refdelta.__file__).parent / "cli"
+    used = {path.name for path in folder.glob("*.py") if f"{name}(" in path.read_text()}
+    assert used == {"render.py", "running.py", "seeing.py"}

@@ -22,7 +22,7 @@ from unittest import mock
 import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, Identity, errors, verify, write_deltalake
-from refdelta.operations.dml.row_ids import backfill
+from refdelta.operations.shared.row_ids import backfill
 from refdelta_storage import memory, open_store
 from serial import world as w
 from serial.judge import Committed
@@ -31,6 +31,7 @@ from serial.programs import ALONE, COLUMNS, FEW_FILES, NUMBER, Program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from refdelta.api.table_transaction import TableTransaction
     from refdelta.api.transaction import WriteTransaction
     from serial.expressions import Expression
 
@@ -365,9 +366,9 @@ class _Player:
 
 def _pausing(table: DeltaTable, pause: Callable[[], None]) -> None:
     """Have a handle pause before each commit of the transactions that it begins."""
-    begin = table.begin
+    begin = table._handle.begin
 
-    def paused(**options: Any) -> WriteTransaction:
+    def paused(**options: Any) -> TableTransaction:
         txn = begin(**options)
         commit = txn.commit
 
@@ -378,7 +379,7 @@ def _pausing(table: DeltaTable, pause: Callable[[], None]) -> None:
         txn.commit = late
         return txn
 
-    table.begin = paused
+    table._handle.begin = paused
 
 
 def _schema(columns: Sequence[str]) -> pa.Schema:
@@ -504,7 +505,7 @@ def _alter(step: w.Step, txn: WriteTransaction) -> None:
         case w.SetNotNull(name):
             txn.set_nullable(name, False)
         case w.SetProperty(name, value):
-            txn.set_properties({name: value})
+            txn.set_table_properties({name: value})
         case w.ClusterBy(columns):
             txn.cluster_by(list(columns))
         case w.Restore(version):
@@ -518,7 +519,7 @@ def _alter(step: w.Step, txn: WriteTransaction) -> None:
         case w.Rearrange("purge"):
             txn.reorg_purge()
         case w.Backfill():
-            txn.run("backfill_row_ids", backfill, 1)
+            txn._transaction.run("backfill_row_ids", backfill, 1)
         case w.AddFeature(name):
             txn.add_feature(name, True)
         case _:

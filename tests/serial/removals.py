@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import msgspec
+import pyarrow.compute as pc
 
-from refdelta.api import transaction
+from refdelta.api import table_transaction
 from refdelta.core.commit import loop
 from refdelta.core.commit.body import CommitBody
 from refdelta.core.conflicts import precedence, rules, state
 from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
 from refdelta.core.log.footprint import Footprint
-from refdelta.operations.merge import execution, merge, reads
+from refdelta.operations.merge import execution, join
+from refdelta.operations.merge.matches import gathered
+from refdelta.operations.merge.plan import MergePlan
 from refdelta.operations.write import source
 from refdelta.transaction import prepared_commit
 from refdelta.transaction.row_matching import RowMatching
@@ -138,41 +141,44 @@ def _failed_forgotten() -> Patches:
 def _sources_unknown(record_reads: Callable[..., None]) -> Callable[[], Patches]:
     """Another way to record that rows come from the table itself."""
     return lambda: [
-        mock.patch.object(transaction, "record_reads", record_reads),
-        mock.patch.object(merge, "record_reads", record_reads),
+        mock.patch.object(table_transaction, "record_reads", record_reads),
+        mock.patch.object(execution, "record_reads", record_reads),
     ]
 
 
 def _clauses_not_read(*kept: int) -> Callable[[], Patches]:
     """Of the clauses by source of a MERGE only those at these places count as read."""
-    whole = execution.read_predicate
+    whole = MergePlan.reads
 
-    def read_predicate(plan: Any, keys: Any) -> Any:
+    def reads(plan: Any, keys: Any) -> Any:
         rest = [clause for place, clause in enumerate(plan.of_rest) if place in kept]
         others = [clause for clause in plan.clauses if clause.clause.when != "not matched by source"]
         return whole(dataclasses.replace(plan, clauses=(*others, *rest)), keys)
 
-    return lambda: [mock.patch.object(execution, "read_predicate", read_predicate)]
+    return lambda: [mock.patch.object(MergePlan, "reads", reads)]
 
 
 def _matches_alone() -> Patches:
     """Rows of others count if they match the source, and not if a clause by source would change them."""
 
-    def concerns(self: Any, rows: Any) -> bool:
-        return self.strategy.matching(rows)
+    def concerns(self: Any, rows: Any) -> Iterator[Any]:
+        before = 0
+        for piece in gathered(rows, self.strategy.piece_bytes):
+            yield pc.add(self.strategy.matching(piece), before)
+            before += piece.num_rows
 
     return [mock.patch.object(execution.MergeExecution, "_concerns", concerns)]
 
 
 def _nulls_match_nothing() -> Patches:
     """The nulls of a source are no part of its keys, those of ``<=>`` neither."""
-    made = reads.KeyValues.of
+    made = join.KeyValues.of
 
     def of(on: Any, alias: str, rows: Any) -> Any:
         keys = tuple(dataclasses.replace(key, nulls=False) for key in on.keys)
         return made(dataclasses.replace(on, keys=keys), alias, rows)
 
-    return [mock.patch.object(reads.KeyValues, "of", of)]
+    return [mock.patch.object(join.KeyValues, "of", of)]
 
 
 def _by_uri(txn: Transaction, tables: source.TablesRead) -> None:

@@ -160,8 +160,8 @@ def test_keys_of_all_kinds_are_equal_where_they_are_for_the_local_engine(tmp_pat
         for data, executor in ((source, None), (frame, shuffled)):
             with DeltaTable(path).begin(executor=executor) as txn:
                 txn.merge(data, on).when_matched_delete().execute()
-                reads = txn.reads
-                operation = txn.description.operation_metrics
+                reads = txn._transaction.reads
+                operation = txn._transaction.description.operation_metrics
                 counted.append(
                     (
                         {name: count for name, count in operation.items() if name.startswith("numTargetRows")},

@@ -39,7 +39,7 @@ VECTORS_ON = {"delta.enableDeletionVectors": "true"}
 
 def assert_read_alike(spark, path, *, native=True, **options):
     """Spark's rows are the engine's, by the way that is meant."""
-    scan = DeltaTable(path, version=options.get("version")).scan(options.get("columns"), options.get("filter"))
+    scan = DeltaTable(path, version=options.get("version"))._planned(options.get("columns"), options.get("filter"))
     assert frames._is_native(spark, scan) == native
     found = read(spark, path, **options).toArrow()
     assert_same_table(found, scan.to_table())
@@ -70,7 +70,7 @@ def test_spark_reads_what_the_engine_reads(spark, fresh_path, table, data):
     for part in table.parts:
         write_deltalake(path, part, mode="append", partition_by=table.partition_by or None)
     columns = data.draw(st.none() | st.permutations(table.schema.names).map(lambda names: names[:2]), label="columns")
-    scan = DeltaTable(path).scan(columns)
+    scan = DeltaTable(path)._planned(columns)
     with raise_again():
         found = read(spark, path, columns=columns).toArrow()
     assert_same_table(found, scan.to_table())
@@ -97,7 +97,7 @@ def test_vectors_meet_their_files_by_the_sizes_where_these_differ(spark, tmp_pat
         data = pa.table({"row": range(count), "file": [file] * count})
         write_deltalake(path, data, mode="append", configuration=VECTORS_ON)
         DeltaTable(path).delete(f"file = {file} AND row % 10 = {file}")
-    assert len({*DeltaTable(path).scan().files["size"].to_pylist()}) == len({*rows})
+    assert len({*DeltaTable(path)._planned().files["size"].to_pylist()}) == len({*rows})
     found = assert_read_alike(spark, path)
     assert found.num_rows == sum(rows) * 9 // 10
     plan = read(spark, path)._jdf.queryExecution().executedPlan().toString()
@@ -125,7 +125,7 @@ def test_deleted_rows_at_the_edges_of_words_and_blocks(spark, tmp_path, monkeypa
     found = assert_read_alike(spark, path)
     assert found.num_rows == sum(files) - sum(map(len, files.values()))
     assert_read_alike(spark, path, columns=["file"], filter="row % 64 = 63")
-    scan = DeltaTable(path).scan(["row"])
+    scan = DeltaTable(path)._planned(["row"])
     located = frames.scan_frame(spark, scan, file_column="file", row_column="place").where("row != place")
     assert located.count() == 0
     joined = read(spark, path)._jdf.queryExecution().optimizedPlan().toString()
@@ -151,7 +151,7 @@ def test_a_file_that_has_the_size_of_one_with_deleted_rows_keeps_its_rows(spark,
         data = pa.table({"row": range(10), "file": [file] * 10})
         write_deltalake(path, data, mode="append", configuration=VECTORS_ON)
     DeltaTable(path).delete("file = 1 AND row < 3")
-    assert len({*DeltaTable(path).scan().files["size"].to_pylist()}) == 1
+    assert len({*DeltaTable(path)._planned().files["size"].to_pylist()}) == 1
     assert assert_read_alike(spark, path).num_rows == 27
 
 
@@ -164,7 +164,7 @@ def test_rows_are_counted_without_a_job(spark, deleted):
     assert frame.count() == rows
     assert jobs() == before
     assert frame.where("row >= 0").count() == frame.select("half").count() == rows
-    assert read(spark, deleted, filter="row < 10").count() == DeltaTable(deleted).scan(None, "row < 10").count()
+    assert read(spark, deleted, filter="row < 10").count() == DeltaTable(deleted)._planned(None, "row < 10").count()
     before = jobs()
     assert frame.cache().count() == rows
     assert jobs() > before
@@ -176,7 +176,7 @@ def test_a_size_that_the_log_has_wrong_tells_no_files_apart(spark, tmp_path):
     for file in range(2):
         write_deltalake(path, pa.table({"row": range(file * 10 + 10)}), mode="append", configuration=VECTORS_ON)
     DeltaTable(path).delete("row = 3")
-    scan = DeltaTable(path).scan()
+    scan = DeltaTable(path)._planned()
     sizes = scan.files["size"].to_pylist()[::-1]
     files = scan.files.set_column(scan.files.schema.get_field_index("size"), "size", pa.array(sizes, pa.int64()))
     frame = frames.scan_frame(spark, dataclasses.replace(scan, files=files))
@@ -187,7 +187,7 @@ def test_a_size_that_the_log_has_wrong_tells_no_files_apart(spark, tmp_path):
 def test_a_row_is_found_again_by_its_file_and_place(spark, deleted, monkeypatch, native):
     if not native:
         by_engine(monkeypatch)
-    scan = DeltaTable(deleted).scan(["row"])
+    scan = DeltaTable(deleted)._planned(["row"])
     frame = frames.scan_frame(spark, scan, file_column="file", row_column="place")
     assert frame.columns == ["row", "file", "place"]
     assert [kind for _, kind in frame.dtypes[1:]] == ["bigint", "bigint"]
@@ -462,3 +462,37 @@ def test_a_store_of_this_process_alone(spark):
 def test_rows_are_compared_with_delta_spark_too(spark, deleted):
     theirs = spark.read.format("delta").load(str(deleted)).toArrow()
     assert_same_rows(read(spark, deleted).toArrow(), theirs)
+
+
+SETTINGS = {
+    "spark.sql.sources.useV1SourceList": "",
+    "spark.sql.parquet.enableVectorizedReader": "false",
+    "spark.sql.parquet.columnarReaderBatchSize": "1",
+    "spark.sql.parquet.binaryAsString": "true",
+    "spark.sql.parquet.mergeSchema": "true",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
+    "spark.sql.files.maxPartitionBytes": "100",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "0",
+    "spark.sql.sources.default": "csv",
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_spark_s_own_reader_change_no_read(spark, tmp_path, name):
+    uri = tmp_path / "t"
+    moments = pa.array([0, -(10**16), None, 1], pa.timestamp("us"))
+    rows = pa.table({"id": [1, 2, 3, 4], "k": [0, 0, 1, 1], "b": [b"a", b"", None, b"\xff"], "at": moments})
+    vectors = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(uri, rows, partition_by="k", configuration=vectors)
+    DeltaTable(uri).delete("id = 2")
+    write_deltalake(uri, rows.append_column("late", pa.array(["x"] * 4)), mode="append", schema_mode="merge")
+    expected = DeltaTable(uri).to_pyarrow_table()
+    spark.conf.set(name, SETTINGS[name])
+    try:
+        found = read(spark, uri).toArrow()
+        some = read(spark, uri, columns=["id"], filter="id > 1 and (late = 'x' or b is null)").toArrow()
+    finally:
+        spark.conf.unset(name)
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+    assert sorted(some.column("id").to_pylist()) == [2, 3, 3, 4]

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import register, typed_errors
 from spark.files import data_files
@@ -168,3 +169,29 @@ def test_abort_keeps_what_a_commit_names(session: Any, table: Path) -> None:
     assert data_files(table) != landed
     writer.abort([message, None])
     assert data_files(table) == landed
+
+
+def test_a_view_stays_at_its_version_until_it_is_created_again(session: Any, table: Path) -> None:
+    def create(source: str, **options: Any) -> None:
+        given = ", ".join(f"{name} '{value}'" for name, value in {"path": table, **options}.items())
+        session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {source}_view USING {source} OPTIONS ({given})")
+
+    def count(source: str) -> Any:
+        # Both sides of a join see one version.
+        sql = f"SELECT count(*), count(DISTINCT l.id) FROM {source}_view l JOIN {source}_view r ON l.id = r.id"
+        return tuple(session.sql(sql).first())
+
+    create("refdelta")
+    create("delta")
+    refdelta.spark.read(session, table).createOrReplaceTempView("read_view")
+    assert count("refdelta") == count("delta") == count("read") == (4, 4)
+    session.sql("INSERT INTO refdelta_view VALUES (6, 1, NULL)")
+    session.sql("REFRESH TABLE refdelta_view")
+    session.catalog.refreshTable("refdelta_view")
+    assert count("delta") == (5, 5)
+    assert count("refdelta") == count("read") == (4, 4)
+    create("refdelta")
+    assert count("refdelta") == (5, 5)
+    for source in ("refdelta", "delta"):
+        create(source, versionAsOf=1)
+        assert count(source) == (3, 3)

@@ -143,6 +143,39 @@ def test_a_commit_that_changes_rows_stops_the_stream(tmp_path: Path, vectors: st
     assert [files for _, files in batches(skipping, start)] == [added(uri, 4)]
 
 
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_with_ignore_changes_files_that_were_rewritten_are_read_again(tmp_path: Path, vectors: str) -> None:
+    uri = tmp_path / "t"
+    append(uri, 1, 2, configuration={"delta.enableDeletionVectors": vectors})
+    DeltaTable(uri).delete("id = 2")
+    append(uri, 3)
+    DeltaTable(uri).delete("id = 3")
+    DeltaTable(uri).optimize.compact()
+    stream = changes(uri, starting_version=0, ignore_changes=True)
+    assert [files for _, files in batches(stream)] == [added(uri, 0) + added(uri, 1) + added(uri, 2)]
+    both = changes(uri, starting_version=0, ignore_changes=True, skip_change_commits=True)
+    assert [files for _, files in batches(both)] == [added(uri, 0) + added(uri, 2)]
+
+
+@pytest.mark.parametrize("pattern", ["k=k1", "^k=k1/", "k=k[^0]", "(?i)K=K1/part", "k=k(1|2)"])
+def test_excluded_files_are_left_out_and_count_to_the_limits(tmp_path: Path, pattern: str) -> None:
+    uri = tmp_path / "t"
+    for number in range(6):
+        rows = pa.table({"id": [number], "k": [f"k{number % 2}"]})
+        write_deltalake(uri, rows, mode="append", partition_by="k")
+    every = batches(changes(uri, 2, max_files=2))
+    some = batches(changes(uri, 2, max_files=2, exclude=pattern))
+    assert [end for end, _ in some] == [end for end, _ in every]
+    assert [files for _, files in some] == [[path for path in files if "k=k1" not in path] for _, files in every]
+    assert sum(len(files) for _, files in some) == 3
+
+
+@pytest.mark.parametrize("pattern", ["a(", "(?=a)", r"(a)\1", "a{2,1}", "[a", "x" * 10_001])
+def test_an_expression_that_has_no_linear_time_or_is_none_is_refused(pattern: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="excludeRegex: "):
+        StreamOptions(exclude=pattern)
+
+
 def test_a_commit_that_removes_whole_files_stops_the_stream(table: Path) -> None:
     DeltaTable(table).delete("id = 1")
     append(table, 9)
@@ -327,6 +360,47 @@ def test_a_commit_that_cleanup_took_is_an_error(table: Path) -> None:
         changes(table).latest(begun.at(1, 0, snapshot=True), Allowance())
 
 
+def lose(uri: Path, *versions: int) -> None:
+    for version in versions:
+        (uri / "_delta_log" / f"{version:020d}.json").unlink()
+
+
+def test_without_fail_on_data_loss_a_stream_continues_after_the_lost_commits(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    early = changes(table, 1).first().after(1)  # versions 0 and 1 are read
+    append(table, 4)
+    DeltaTable(table).create_checkpoint()
+    append(table, 5)
+    append(table, 6)
+    lose(table, 0, 1, 2, 3)
+    with pytest.raises(errors.VersionNotFoundError, match="failOnDataLoss=false"):
+        changes(table).latest(early, Allowance())
+    stream = changes(table, fail_on_data_loss=False, max_files=2)
+    found = batches(stream, early)
+    assert [files for _, files in found] == [added(table, 4) + added(table, 5), added(table, 6)]
+    assert "versions 2 to 3 are not in the log" in caplog.text
+    assert paths(changes(table, fail_on_data_loss=False).files(early, found[0][0])) == found[0][1]
+    # The end of a batch may be lost, too, and the stream end in the gap.
+    assert batches(stream, early, last=3) == []
+
+
+def test_lost_commits_after_the_stream_was_loaded_stop_it_until_it_is_loaded_again(table: Path) -> None:
+    stream = changes(table, fail_on_data_loss=False)
+    start = batches(stream)[-1][0]
+    for number in range(4, 7):
+        append(table, number)
+    DeltaTable(table).create_checkpoint()
+    append(table, 7)
+    lose(table, 4, 5)
+    with pytest.raises(errors.StreamStoppedError, match="versions 4 to 5 are not in the log") as caught:
+        stream.latest(start, Allowance())
+    assert caught.value.reload
+    assert [files for _, files in batches(changes(table, fail_on_data_loss=False), start)] == [
+        added(table, 6) + added(table, 7)
+    ]
+
+
 def test_files_that_are_partitioned_otherwise_are_an_error(tmp_path: Path) -> None:
     uri = tmp_path / "t"
     rows = pa.table({"id": [1, 2], "k": [1, 2]})
@@ -410,7 +484,7 @@ def test_files_with_other_names_are_an_error(tmp_path: Path, dropped: bool) -> N
     uri = tmp_path / "t"
     write_deltalake(uri, pa.table({"old": [1]}), configuration={"delta.columnMapping.mode": "name"})
     table = DeltaTable(uri)
-    before = TableStream(table._snapshot, StreamOptions()).first()
+    before = TableStream(table._handle.snapshot, StreamOptions()).first()
     table.alter.rename_column("old", "id")
     append(uri, 2)
     if dropped:

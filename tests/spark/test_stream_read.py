@@ -243,7 +243,7 @@ def test_what_delta_spark_does_otherwise(session: Any, table: Path, tmp_path: Pa
 
 
 def test_the_reader_keeps_to_limits_and_to_the_end_of_available_now(table: Path) -> None:
-    scan = DeltaTable(table).scan()
+    scan = DeltaTable(table)._planned()
 
     def reader(**options: Any) -> StreamReader:
         return StreamReader(open_location(table), 3, spark_schema(scan.plan.columns), StreamOptions(**options))
@@ -279,11 +279,11 @@ def test_the_reader_keeps_to_limits_and_to_the_end_of_available_now(table: Path)
 def test_many_small_files_are_more_than_one_task(table: Path) -> None:
     from refdelta.spark.source_readers import file_partitions
 
-    files = DeltaTable(table).scan()
+    files = DeltaTable(table)._planned()
     assert [len(part.value) for part in file_partitions(files)] == [8]
     wide = pa.table({"id": pa.arange(0, 100), "k": [f"p{number}" for number in range(100)]})
     write_deltalake(table, wide, mode="append")
-    assert [len(part.value) for part in file_partitions(DeltaTable(table).scan())] == [31, 31, 31, 15]
+    assert [len(part.value) for part in file_partitions(DeltaTable(table)._planned())] == [31, 31, 31, 15]
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_many_small_files_are_more_than_one_task(table: Path) -> None:
 def test_the_tasks_of_few_large_files(table: Path, sizes: list[int], tasks: list[int]) -> None:
     from refdelta.spark.source_readers import file_partitions
 
-    scan = DeltaTable(table).scan()
+    scan = DeltaTable(table)._planned()
     files = scan.files.take([0] * len(sizes))
     place = files.schema.get_field_index("size")
     files = files.set_column(place, "size", pa.array([size * 2**20 for size in sizes], pa.int64()))

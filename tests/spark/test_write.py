@@ -188,7 +188,7 @@ def test_an_attempt_that_ran_again_leaves_nothing_referenced(spark: Any, tmp_pat
     write_deltalake(uri, pa.table({"id": [0], "kind": ["x"]}))
     before = data_files(uri)
     with DeltaTable(uri).begin() as txn:
-        writing.write_and_commit(txn, Twice(frame), request)
+        writing.write_and_commit(txn._transaction, Twice(frame), request)
     assert flag.exists()
     assert rows_of(uri) == [(0, "x"), (1, "a"), (2, "b")]
     assert len(data_files(uri) - before) == 2 * len(committed(uri) - before)

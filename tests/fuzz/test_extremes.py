@@ -1,0 +1,89 @@
+"""Tables with one extreme value end in an answer or a DeltaError, through every way to them that a user has."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from fuzz import extremes
+from fuzz.extremes import STEERING, cases, drawn, findings, steps
+from refdelta.cli import output, render
+from refdelta.core.log.json_text import read_json
+from refdelta.operations.maintenance import vacuum
+from refdelta.operations.shared import row_rules
+from refdelta.verifier import row_tracking
+from tiers import budget
+
+SEED = "1"
+DEEP = '{"expression":' * 3_000 + "1" + "}" * 3_000
+
+
+def test_no_extreme_value_ends_in_a_raw_error():
+    most = budget(1_500, fewest=60)
+    chosen = Random(SEED).sample(cases(), min(most // 3, len(cases())))
+    assert list(findings(drawn(chosen, 3, SEED))) == []
+
+
+def test_every_place_and_every_step_is_drawn():
+    assert len({name for name, _ in cases()}) > 70
+    assert {name for _, name in drawn(cases(), 3, SEED)} == set(steps())
+
+
+def test_a_child_that_ends_is_a_finding_and_the_search_goes_on(monkeypatch):
+    def ending():
+        import os
+
+        os._exit(3)
+
+    monkeypatch.setitem(extremes.READS, "repr", ending)
+    work = [(("days", 0), "repr"), (("days", 0), "count")]
+    ((case, name, text),) = findings(work)
+    assert (case, name) == (("days", 0), "repr")
+    assert "the process ended" in text
+
+
+LEFT_OUT = {
+    "the depth of invariants": (row_rules, "read_json", json.loads, ("column invariant in JSON", DEEP), "update"),
+    "the depth of domains": (row_tracking, "read_json", json.loads, ("domain rowTracking", DEEP), "verify"),
+    "dates in rows": (
+        output,
+        "python_rows",
+        lambda batch, **_: batch.to_pylist(),
+        ("days", 2_932_897),
+        "$ read U",
+    ),
+    "dates in JSON": (
+        output,
+        "python_rows",
+        lambda batch, **_: batch.to_pylist(),
+        ("micros", 2**63 - 1),
+        "$ read U --json",
+    ),
+    "the longest retention": (
+        vacuum,
+        "_MOST_HOURS",
+        10**400,
+        ("days", 0),
+        "$ vacuum U --retention-hours 1e300 --json",
+    ),
+    "escapes": (render, "printable", lambda text, **_: text, ("commitInfo operation", STEERING), "$ history U"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_rule_that_is_left_out_is_found(name, monkeypatch):
+    module, attribute, without, case, step = LEFT_OUT[name]
+    assert list(findings([(case, step)])) == []
+    monkeypatch.setattr(module, attribute, without)
+    assert len(list(findings([(case, step)]))) == 1
+
+
+def test_the_same_depth_is_refused_at_any_depth_of_the_stack():
+    def deeper(count):
+        return deeper(count - 1) if count else read_json(DEEP)
+
+    for count in (0, 500, 800):
+        with pytest.raises(ValueError, match="nests"):
+            deeper(count)

@@ -1,0 +1,78 @@
+"""The habits of an open project that files hold: hooks, the workflow, the release checklist, the list of targets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from refdelta.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+RELEASING = (ROOT / "docs" / "releasing.md").read_text()
+
+
+def recipe(target):
+    """The lines of a target."""
+    return re.search(rf"^{target}:.*\n((?:\t.*\n?)+)", MAKEFILE, re.MULTILINE)[1].replace("$(BIN)", ".venv/bin")
+
+
+def groups():
+    """The targets of each group, from what `make help` prints."""
+    shown = subprocess.run(["make", "-C", ROOT, "-s", "help"], capture_output=True, text=True, check=True).stdout
+    parts = re.split(r"^(?!  )(\S.*)$", shown, flags=re.MULTILINE)
+    return {
+        title: re.findall(r"^  make ([a-z0-9-]+)\s+\S", body, re.MULTILINE)
+        for title, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def test_make_help_lists_every_target_once_and_in_a_group():
+    listed = [target for targets in groups().values() for target in targets]
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
+    assert sorted(listed) == sorted(phony)
+    assert "" not in groups()
+
+
+def test_the_hooks_before_a_commit_are_the_linters_of_make_lint():
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    linters = [line.strip().removesuffix(" .") for line in recipe("lint").splitlines()]
+    assert [hook["entry"] for hook in local["hooks"]] == linters
+    assert all(hook["language"] == "system" for hook in local["hooks"])
+
+
+def test_the_workflow_runs_the_gate_with_what_it_needs():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    steps = workflow["jobs"]["run"]["steps"]
+    assert steps[-1] == {"run": ".ci/run"}
+    versions = {name: value for step in steps for name, value in step.get("with", {}).items() if "version" in name}
+    assert versions == {"python-version": "3.11", "java-version": "17", "go-version": "stable", "node-version": "lts/*"}
+    weekly = yaml.safe_load((ROOT / ".github" / "workflows" / "newest.yml").read_text())
+    assert weekly[True]["schedule"]  # YAML reads `on` as true
+    assert {"run": "make newest"} in weekly["jobs"]["newest"]["steps"]
+
+
+@pytest.mark.parametrize("group", ["Before a release", "Long searches"])
+def test_the_release_checklist_has_every_target_that_the_gate_leaves_out(group):
+    named = set(re.findall(r"\bmake ([a-z0-9-]+)", RELEASING))
+    assert set(groups()[group]) <= named
+
+
+def test_every_target_of_the_release_checklist_is_there():
+    known = {target for targets in groups().values() for target in targets}
+    assert set(re.findall(r"`make ([a-z0-9-]+)", RELEASING)) <= known
+
+
+def test_the_recipes_of_contributing_name_commands_and_files_that_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    recipes = text.partition("## Debugging\n")[2].partition("\n## ")[0]
+    commands = set(re.findall(r"`refdelta ([a-z]+) ", recipes))
+    assert (
+        {"why", "timeline", "conflicts", "log", "verify", "read", "diff", "crosscheck"} <= commands <= set(app.commands)
+    )
+    for place in re.findall(r"`((?:core|tests)/[a-z_/]+(?:\.py)?)`", recipes):
+        assert any((folder / place).exists() for folder in (ROOT, ROOT / "refdelta")), place
