@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import griffe
 
-from by_path import loaded
+from by_path import generator
 
-reference = loaded(Path(__file__).resolve().parents[1] / "tests/packaging/reference.py")
+reference = generator("reference")
 ROLE = re.compile(r":\w+:`~?([\w.]+)`")
 EXAMPLE = re.compile(r"^Example::\n((?:\n|    .*(?:\n|$))+)", re.MULTILINE)
 SAME_AS = re.compile(r"\bas\s+:meth:`~?([\w.]+)`")

@@ -32,11 +32,11 @@ from mkdocs.config import load_config
 from notebooks.pages import page_of
 from play import outcomes
 
-from by_path import loaded
+from by_path import generator
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-PAGES = ("*.md", "docs/**/*.md", "bench/*.md", "tests/README.md", "spec_notes/*.md")
+PAGES = ("*.md", "docs/**/*.md", "refdelta/core/README.md", "bench/*.md", "tests/README.md", "spec_notes/*.md")
 ASSETS = ("LICENSE", "bench/**/*.svg", *(f"docs/**/*.{ending}" for ending in ("svg", "png", "js", "css")))
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(\)|$)", re.MULTILINE)
 BOOSTS = {
@@ -47,7 +47,7 @@ BOOSTS = {
 }
 """How much more a page counts in the search than others: the guide before the evidence."""
 FENCE = re.compile(r"^ *(```|~~~)")
-reference = loaded(ROOT / "tests/packaging/reference.py")
+reference = generator("reference")
 ITEM = re.compile(r"^ {0,3}([-*+]|\d+\.) ")
 
 
@@ -170,7 +170,9 @@ def list_modules(path: Path, source: Path) -> None:
         first = module.read_text().lstrip().removeprefix('"""').split("\n")[0].removesuffix('"""').strip()
         shown = f"[{name}]({name}.md)" if (source / path / f"{name}.md").exists() else f"`{name}`"
         lines.append(f"- {shown}: {first}")
-    (source / folder_page(path)).write_text("\n".join(lines) + "\n")
+    page = source / folder_page(path)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join(lines) + "\n")
 
 
 def _lists(lines: list[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A small table engine that shares nothing with refdelta but its core: the log and the rows are in one SQLite file.
+"""A small table engine on refdelta's core: the log and the rows are in one SQLite file. It needs refdelta-core alone.
 
 Two processes that delete one row conflict. In two terminals: ``python docs/examples/foreign_engine.py shop.sqlite``
 """
@@ -17,12 +17,12 @@ from pyroaring import BitMap64
 from refdelta.core.commit import CommitOutcome, PreparedCommit, carry_out, commit_loop, effects
 from refdelta.core.conflicts.reads import ReadSet, ReadTable
 from refdelta.core.conflicts.state import RowChanges
+from refdelta.core.errors import ConcurrentModificationError
 from refdelta.core.log.actions import Add, DeletionVectorDescriptor, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.replay import Replay
 from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.deletion_vector import encode_inline, locate, parse_bitmap, serialize_bitmap
-from refdelta.errors import ConcurrentModificationError
 
 
 class SqliteLog:

@@ -21,7 +21,7 @@ _MINUTE = 60_000
 def draw() -> str:
     """The picture."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = DeltaTable(_made(f"{folder}/stock")).timeline().drawn
+        rows = DeltaTable(_made(f"{folder}/stock")).timeline()._drawn  # noqa: SLF001 - the picture is made from the rows
     # Sizes depend on the version of Parquet's writer, and times on the day.
     return to_svg(
         [{**row, "timestamp": _FIRST + at * _MINUTE, "bytes_added": None} for at, row in enumerate(rows)], "stock"

@@ -33,7 +33,7 @@ from model.operations import METADATA, data_of, is_data, key, update
 from refdelta.core.conflicts.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("refdelta/core/**/*.py", "refdelta/errors.py", "refdelta/engine/expressions/*.py", "tests/model/*.py")
+SOURCES = ("refdelta/core/**/*.py", "refdelta/errors.py", "refdelta/expressions/*.py", "tests/model/*.py")
 
 MOST = 4
 """Transactions of a history."""
