@@ -29,7 +29,7 @@ from bench_log import STATS
 from contest import Engine, Goal, within
 
 import refdelta
-from refdelta.demo.worker_pool import Crew, Shift
+from refdelta.racing.crew import Crew, Shift
 from refdelta.transaction import background
 from servers.install import ServerUnavailableError
 from servers.postgres import PostgresServer
@@ -83,7 +83,7 @@ class Table:
         from refdelta.catalog import SqlCatalog
 
         assert self.url is not None
-        return SqlCatalog(self.url, storage_options=self.options)
+        return SqlCatalog(self.url, storage_options=self.options, locations=[self.uri])
 
 
 def opened(place: Table) -> Any:

@@ -1,6 +1,6 @@
 """Writers that commit to one table of a local disk at once: commits per second, aborts, latencies.
 
-The mixes are those of ``refdelta bench`` (:mod:`refdelta.demo.mixes`): appends of ten rows; deletes of single rows of
+The mixes are those of ``refdelta bench`` (:mod:`refdelta.racing.mixes`): appends of ten rows; deletes of single rows of
 one file of 100,000; updates of the same ten rows; updates of single rows of eight files, while one more writer compacts
 over and over. Writers are processes that keep a handle, all ready before the clock starts. An aborted statement is
 done again after a wait at random, by any engine; the latency of a commit is from its first try until it was
@@ -31,8 +31,8 @@ from racing import (
 )
 
 import refdelta
-from refdelta.demo.mixes import Mix, first_pieces
-from refdelta.demo.worker_pool import Crew
+from refdelta.racing.crew import Crew
+from refdelta.racing.mixes import Mix, first_pieces
 
 WRITERS = (1, 2, 4, 8)
 ALONE = "refdelta, one writer"

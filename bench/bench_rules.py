@@ -24,9 +24,9 @@ from refdelta.core.conflicts.rules import Clear, check
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.footprint import Footprint, fold_commit
-from refdelta.core.pruning.row_predicate import row_predicate
-from refdelta.core.table.types import DOUBLE, LONG, STRING, StructField, StructType
-from refdelta.engine.expressions.sql import parse_predicate
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import DOUBLE, LONG, STRING, StructField, StructType
 
 SCHEMA = StructType((StructField("part", STRING), StructField("id", LONG), StructField("value", DOUBLE)))
 

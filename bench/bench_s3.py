@@ -28,9 +28,9 @@ from racing import (
 )
 
 import refdelta
-from refdelta.demo.mixes import SCHEMA as ROWS
-from refdelta.demo.mixes import Mix
-from refdelta.demo.worker_pool import Crew
+from refdelta.racing.crew import Crew
+from refdelta.racing.mixes import SCHEMA as ROWS
+from refdelta.racing.mixes import Mix
 from servers.install import ServerUnavailableError
 from servers.proxy import Proxy
 from servers.running import S3Server

@@ -87,7 +87,8 @@ def refdelta_commit(stage: Stage) -> Engine:
         txn = refdelta.DeltaTable(path, storage_options={"fsync": "false"}).begin()
         txn.delete(log_files.MINE)
         stage.let_win(path)
-        return path, txn.store, txn._prepared(txn.description)  # noqa: SLF001
+        held = txn._transaction  # noqa: SLF001
+        return path, held.store, held._prepared(held.description)  # noqa: SLF001
 
     def run(begun: tuple[Path, Any, Any]) -> None:
         commit(begun[1], begun[2])

@@ -2,7 +2,7 @@
 
     python bench/cost_model.py [--store s3 | --put 60 --get 25 --list 40] [--commits 600] [--seed 1]
 
-prints the formula's figures (``predict``; its derivation stands in bench/README.md) beside those of ``simulate``: a
+prints the formula's figures (``predict``; its derivation stands in bench/cost-model.md) beside those of ``simulate``: a
 simulation of discrete events in which the writers are the engine's own commit loops. Those open nothing and know no
 clock, so a store that is a list of commits with latencies answers them. Latencies are assumed, and vary at random.
 """
@@ -26,10 +26,10 @@ from refdelta.core.commit.loop import commit_loop
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
 from refdelta.core.log.actions import Add, Remove
-from refdelta.core.pruning.row_predicate import row_predicate
-from refdelta.core.table.types import LONG, StructField, StructType
-from refdelta.engine.expressions.sql import parse_predicate
 from refdelta.errors import ConcurrentModificationError
+from refdelta.expressions.sql import parse_predicate
+from refdelta.pruning.row_predicate import row_predicate
+from refdelta.table.types import LONG, StructField, StructType
 from refdelta.transaction.driver import RetryPolicy
 
 POLICY = RetryPolicy()

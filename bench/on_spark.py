@@ -9,10 +9,10 @@ in brackets the fastest and the slowest round, and the median over the rounds of
 Read is TPC-H's lineitem as refdelta wrote it, of which one row in a hundred of every other file is deleted by vectors
 in the second table: counted, summed up under a filter, and read whole, all columns of all rows. Opening the table and
 planning is part of each figure, but the schema is given to bare Parquet, which reads deleted rows too. refdelta and
-delta-spark count by the statistics in the log. Written are the rows of that table into a new one. Deleted is one row
-in a thousand, scattered over all files, and merged are 100,000 rows, nine in ten of them updates; both from copies of
-the same table, with deletion vectors, and the rows that are left are compared. refdelta syncs what it writes to the
-disk before it commits; the other two do not.
+delta-spark count by the statistics in the log, and refdelta's format in Python counts rows. Written are the rows of
+that table into a new one. Deleted is one row in a thousand, scattered over all files, and merged are 100,000 rows,
+nine in ten of them updates; both from copies of the same table, with deletion vectors, and the rows that are left are
+compared. refdelta syncs what it writes to the disk before it commits; the other two do not.
 """
 
 from __future__ import annotations
@@ -74,6 +74,9 @@ class Readers:
     def refdelta(self, **planned: Any) -> Any:
         return refdelta.spark.read(self.spark, self.table, **planned)
 
+    def source(self, **planned: Any) -> Any:
+        return self.spark.read.format("refdelta").options(**planned).load(str(self.table))
+
     def delta(self, **_: Any) -> Any:
         return self.spark.read.format("delta").load(str(self.table))
 
@@ -90,7 +93,12 @@ def hide(folder: Path) -> None:
 
 def reads(spark: Any, table: Path, rounds: int, *, vectors: bool) -> dict[str, Samples]:
     readers = Readers(spark, table)
-    frames = {"bare Parquet": readers.parquet, "refdelta": readers.refdelta, "delta-spark": readers.delta}
+    frames = {
+        "bare Parquet": readers.parquet,
+        "refdelta": readers.refdelta,
+        "delta-spark": readers.delta,
+        "refdelta, by the format": readers.source,
+    }
     left = refdelta.DeltaTable(table).count()
     rows = {name: readers.parquet().count() if name == "bare Parquet" else left for name in frames}
 
@@ -205,7 +213,7 @@ def show(found: dict[str, Samples]) -> None:
         for name, seconds in engines.items():
             ratio = statistics.median(mine / its for mine, its in zip(seconds, floor, strict=True))
             spread = f"[{min(seconds):.2f} .. {max(seconds):.2f}]"
-            print(f"  {name:<20}{statistics.median(seconds):>7.2f} s  {spread:<18}{ratio:>6.2f} x", flush=True)
+            print(f"  {name:<25}{statistics.median(seconds):>7.2f} s  {spread:<18}{ratio:>6.2f} x", flush=True)
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -224,6 +232,7 @@ def main(given: Sequence[str] | None = None) -> None:
         write(table, lineitem(arguments.scale), vectors=True)
         conf = {"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"}
         spark = stack.enter_context(oracle.session(memory="3g", conf=conf))
+        refdelta.spark.register(spark)
         spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", "true")
 
         def add(more: dict[str, Samples]) -> None:

@@ -1,4 +1,4 @@
-"""Other engines in the races of :mod:`refdelta.throughput`: how each opens a table, commits to it and is checked."""
+"""Other engines in the races of :mod:`refdelta.racing`: how each opens a table, commits to it and is checked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow as pa
 
 import refdelta
 from refdelta.core.log.paths import commit_key
-from refdelta.demo.mixes import SCHEMA, Mix, check_rows, first_pieces, statement
-from refdelta.demo.worker_pool import Crew, Shift
 from refdelta.engine.log.location import open_location
-from refdelta.throughput import Acknowledged, Own, Tally, check, jobs, prepare, summed
-from refdelta_storage import Created
+from refdelta.racing.crew import Crew, Shift
+from refdelta.racing.mixes import SCHEMA, Mix, check_rows, first_pieces, statement
+from refdelta.racing.throughput import Acknowledged, Own, Tally, check, jobs, prepare, summed
+from refdelta_storage import Committed
 
 Options = Mapping[str, str]
 
@@ -107,7 +107,7 @@ class Floor:
         if self._data is not None:
             self._store.put(f"{task}.parquet", self._data)
         attempts = 1
-        while not isinstance(self._store.put_if_absent(commit_key(self._version), b'{"commitInfo":{}}'), Created):
+        while not isinstance(self._store.put_if_absent(commit_key(self._version), b'{"commitInfo":{}}'), Committed):
             self._version, attempts = self._version + 1, attempts + 1
         self._version += 1
         return Acknowledged(None, attempts)
