@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
 # What builds the project itself, pinned in constraints.txt too, so that no install resolves anything.
 BUILD  := pip setuptools wheel hatchling editables
+PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 # The JARs of delta-spark and the servers of the tests, fetched on first use, stay in the project.
 export REFDELTA_CACHE ?= $(CURDIR)/.cache
@@ -14,14 +15,16 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs commit-protocol fuzz growth golden kills kills-catalogs soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol fuzz growth golden kills kills-catalogs kills-cluster soak clients wheel lock clean
+
+##@ Set up
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything pinned (about a minute, then only after changes of the pins)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml refdelta/core/pyproject.toml .ci/build_hook.py constraints.txt
 	@test -n "$(PYTHON)" || { echo "refdelta needs Python 3.11 or later: none found" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "refdelta needs Python 3.11 or later; say make PYTHON=...")'
 	"$(PYTHON)" -m venv $(VENV)
@@ -32,22 +35,62 @@ $(STAMP): pyproject.toml constraints.txt
 servers: setup  ## put versitygw (S3; needs Go) and Azurite (needs npm) into .cache, for the tests on real stores
 	@$(BIN)/python tests/servers/install.py
 
+lock: setup  ## write constraints.txt and Azurite's lock anew, with the newest versions that fit together
+	$(BIN)/python -m venv .cache/lock
+	.cache/lock/bin/python -m pip install -q --disable-pip-version-check uv
+	printf '%s\n' $(BUILD) > .cache/lock/build.in
+	.cache/lock/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate --no-emit-package refdelta-core --extra dev pyproject.toml .cache/lock/build.in > .cache/lock/new
+	mv .cache/lock/new constraints.txt
+	rm -f tests/servers/azurite/package-lock.json
+	npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit --prefix tests/servers/azurite
+
+clean:  ## remove what the targets made, but for .venv and the JARs
+	rm -rf build dist docs/site demo-table bench/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache spark-warehouse metastore_db derby.log
+	find refdelta storage tests bench -name __pycache__ -type d -exec rm -rf {} +
+
+##@ After every change
+
+check: setup  ## what needs no Java, Go or npm, for after every change (a minute and a half)
+	$(PYTEST) --tier check
+
+lint: setup  ## ruff, mypy --strict, which package may import which, and habits of writing (.ci/words.py)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
+
+##@ Before a commit is shared
+
+test: setup  ## tests of all kinds, real Spark and real servers, too (half an hour on two cores); what needs Java 17, Go or npm skips without
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
+	$(PYTEST) --tier test
+
 demo: setup  ## the main job: processes write a year of flights at once, others change rows beside OPTIMIZE; everything is checked
 	@$(BIN)/refdelta demo
 
 demo-s3: setup servers  ## the same on S3: versitygw is started for it and serves a folder, which delta-spark reads
 	@$(BIN)/python tests/servers/demo.py
 
-check: setup  ## what needs no Java, Go or npm, for after every change (a minute and a half)
-	$(PYTEST) --tier check
-
-test: setup  ## tests of all kinds, real Spark and real servers, too (ten minutes); what needs Java 17, Go or npm skips without
-	@$(BIN)/python tests/servers/install.py >/dev/null || true
-	$(PYTEST) --tier test
+##@ What .ci/run adds
 
 test-all: setup  ## also a part of the long ones, and every exhaustive search; what CI runs
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier all
+
+environments: setup  ## the tests of make check with the newest versions of a day, a quarter of them with the lowest ones, and the pages (minutes)
+	$(BIN)/python .ci/environments.py newest
+	$(BIN)/python .ci/environments.py --part 4 floors
+	$(BIN)/python .ci/environments.py --install recipes dagster dbt
+	$(BIN)/python .ci/environments.py documents
+
+documents: setup  ## the blocks of each page, in an environment with just what the page installs (a minute or two)
+	$(BIN)/python .ci/environments.py documents
+
+recipes: setup  ## the recipes for Airflow, Dagster, Prefect and dbt, each in an environment of its own, and cron (minutes; TOOLS=dagster for one)
+	$(BIN)/python .ci/environments.py recipes $(TOOLS)
+
+##@ Before a release
 
 test-every: setup  ## every test and every example, before a release (hours)
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
@@ -62,19 +105,15 @@ newest: setup  ## the same with the newest versions of today that the extras all
 pythons: setup  ## the same with the pinned versions on Python 3.12, 3.13 and 3.14, where these are installed (minutes each)
 	$(BIN)/python .ci/environments.py 3.12 3.13 3.14
 
-environments: setup  ## the tests of make check with the newest versions of a day, a quarter of them with the lowest ones, and the pages (minutes)
-	$(BIN)/python .ci/environments.py newest
-	$(BIN)/python .ci/environments.py --part 4 floors
-	$(BIN)/python .ci/environments.py --install recipes dagster dbt
-	$(BIN)/python .ci/environments.py documents
+oracle: setup  ## every test on Spark, those too that test-all leaves out (half an hour)
+	@$(BIN)/python tests/servers/install.py >/dev/null || true
+	$(PYTEST) -m spark
 
-documents: setup  ## the blocks of each page, in an environment with just what the page installs (a minute or two)
-	$(BIN)/python .ci/environments.py documents
+wheel: setup  ## build the wheels and the source distributions of refdelta and refdelta-core into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist refdelta/core
+	REFDELTA_RELEASE=1 $(BIN)/python -m build --no-isolation
 
-recipes: setup  ## the recipes for Airflow, Dagster, Prefect and dbt, each in an environment of its own, and cron (minutes; TOOLS=dagster for one)
-	$(BIN)/python .ci/environments.py recipes $(TOOLS)
-
-PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+##@ Long searches
 
 verify: setup  ## the tests of the API once more, and the data of every table that they leave is verified, too (some minutes)
 	REFDELTA_VERIFY=full $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not spark" tests/api
@@ -83,10 +122,6 @@ histories: setup  ## delta-spark writes random histories of tables, HISTORIES=0-
 	REFDELTA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/oracle/test_random_tables.py
 
 HISTORIES ?= 0-99
-
-oracle: setup  ## every test on Spark, those too that test-all leaves out (half an hour)
-	@$(BIN)/python tests/servers/install.py >/dev/null || true
-	$(PYTEST) -m spark
 
 programs: setup  ## programs in which any two features meet, all of them, by delta-spark and refdelta in turns (some minutes)
 	$(BIN)/python -m pytest tests/oracle/test_features_together.py
@@ -105,15 +140,39 @@ races: setup servers  ## ten processes that append and change rows of one table 
 puts: setup servers  ## 50 writers in five processes race for one object, 100 times, on disk, S3 and Azure (a minute or two)
 	PYTHONPATH=tests $(BIN)/python tests/storage/races.py
 
-lint: setup  ## ruff, mypy --strict, which package may import which, and habits of writing (.ci/words.py)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python .ci/words.py
-
 faults: setup servers  ## writers on S3 and Azure while requests and replies are lost, repeated and cut, and while the servers end: 1,200 faults (some minutes)
 	PYTHONPATH=tests $(BIN)/python -m faults.campaign
+
+fuzz: setup  ## a million changed logs, checkpoints, vectors, data files, schemas and predicates (some minutes; FUZZ=--seed 7 for more)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.run --inputs 1000000 $(FUZZ)
+
+growth: setup  ## texts, commits and tables that grow: does anything cost more than it is long? (GROWTH="--texts 100 --commits 0 --tables 50" and others)
+	cd tests && ../$(BIN)/python -m growth $(GROWTH)
+
+golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
+	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }
+	$(BIN)/python "$(GOLDEN)/check.py"
+	REFDELTA_GOLDEN="$(GOLDEN)/tables" $(BIN)/python -m pytest -q tests/core/log/test_golden_claims.py
+
+GOLDEN ?= ../shared/golden
+
+kills: setup  ## kill writers at random moments, KILLS=300 SEED=20261121, on disk and on S3; delta-spark reads what is left (minutes)
+	PYTHONPATH=tests $(BIN)/python -m kills $(KILLS) $(SEED)
+
+kills-catalogs: setup  ## the same with tables of a catalog in SQLite and in PostgreSQL, which is restarted under load (minutes)
+	PYTHONPATH=tests $(BIN)/python -m kills.catalogs $(KILLS) $(SEED)
+
+kills-cluster: setup  ## statements on a Spark cluster of this machine while executors, tasks, jobs and drivers are killed (hours)
+	PYTHONPATH=tests $(BIN)/python -m kills.cluster $(KILLS) $(SEED)
+
+soak: setup  ## tables of one folder are made by two libraries, removed and made anew beside background work, SECONDS=3600 (an hour)
+	PYTHONPATH=tests $(BIN)/python -m kills.soak $(SECONDS) $(SEED)
+
+KILLS ?= 300
+SECONDS ?= 3600
+SEED ?= 20261121
+
+##@ Figures
 
 bench: setup  ## every benchmark next to its rivals and its floor (half an hour; BENCH="-k log --without delta-spark" and others)
 	@$(SERVERS_FOR_BENCH)
@@ -158,69 +217,33 @@ precision-spark: setup  ## the same, after asking delta-spark anew about each of
 	PYTHONPATH=tests $(BIN)/python -m model.delta_spark
 	PYTHONPATH=tests $(BIN)/python -m model.precision
 
-spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency and ACID, that have code and a test; fails on one that has not
-	$(BIN)/python tests/packaging/spec_map.py
-
-pictures: setup  ## the pictures of the documents, docs/pictures
-	$(BIN)/python docs/pictures/two_writers.py
-	$(BIN)/python docs/pictures/timeline.py
+##@ Documents
 
 docs: setup  ## the site, docs/site/index.html, without network: all pages, search, notebooks, a page to play with (two minutes; then from a cache)
 	$(BIN)/python docs/make_site.py
 
 reference: setup  ## the pages docs/reference.md and docs/functions.md, from the code
-	$(BIN)/python tests/packaging/reference.py
+	$(BIN)/python .ci/generate/reference.py
 
-casts: setup  ## the page docs/guide/casts.md, by asking refdelta and deltalake (CASTS=--spark asks delta-spark, too)
-	PYTHONPATH=tests $(BIN)/python tests/packaging/casts_page.py $(CASTS)
+map: setup  ## the rooms of docs/map.md and their drawing, from the imports of the code
+	$(BIN)/python .ci/generate/code_map.py
 
-commit-protocol: setup  ## the tables and the diagram of docs/commit-protocol.md, from the code
-	$(BIN)/python tests/packaging/core_document.py
+commit-protocol: setup  ## the tables, the diagram and the commits of docs/commit-protocol.md, from the code
+	$(BIN)/python .ci/generate/core_document.py
+	$(BIN)/python .ci/generate/commit_examples.py
 
 features: setup  ## the table of features, spec_notes/features.md, from the registry and tests/features.toml
-	$(BIN)/python tests/packaging/features_table.py
+	$(BIN)/python .ci/generate/features_table.py
 
 claims: setup  ## the table of spec_notes/other_writers.md: the conclusions from fields of other writers' commits
-	$(BIN)/python tests/packaging/claims_table.py
+	$(BIN)/python .ci/generate/claims_table.py
 
-fuzz: setup  ## a million changed logs, checkpoints, vectors, data files, schemas and predicates (some minutes; FUZZ=--seed 7 for more)
-	PYTHONPATH=tests $(BIN)/python -m fuzz.run --inputs 1000000 $(FUZZ)
+casts: setup  ## the page docs/guide/casts.md, by asking refdelta and deltalake (CASTS=--spark asks delta-spark, too)
+	$(BIN)/python .ci/generate/casts_page.py $(CASTS)
 
-growth: setup  ## texts and commits that grow, up to 64 KiB: does anything cost more than it is long? (half an hour; GROWTH="--texts 100 --commits 0" and others)
-	cd tests && ../$(BIN)/python -m growth $(GROWTH)
+spec-map: setup  ## count the clauses of the contracts, PROTOCOL.md, concurrency and ACID, that have code and a test; fails on one that has not
+	$(BIN)/python .ci/generate/spec_map.py
 
-golden: setup  ## read golden tables of other engines: GOLDEN=folder with check.py, ../shared/golden unless said
-	@test -f "$(GOLDEN)/check.py" || { echo "no check.py in $(GOLDEN); say make golden GOLDEN=folder" >&2; exit 1; }
-	$(BIN)/python "$(GOLDEN)/check.py"
-	REFDELTA_GOLDEN="$(GOLDEN)/tables" $(BIN)/python -m pytest -q tests/core/log/test_golden_claims.py
-
-GOLDEN ?= ../shared/golden
-
-kills: setup  ## kill writers at random moments, KILLS=300 SEED=20261121, on disk and on S3; delta-spark reads what is left (minutes)
-	PYTHONPATH=tests $(BIN)/python -m kills $(KILLS) $(SEED)
-
-kills-catalogs: setup  ## the same with tables of a catalog in SQLite and in PostgreSQL, which is restarted under load (minutes)
-	PYTHONPATH=tests $(BIN)/python -m kills.catalogs $(KILLS) $(SEED)
-
-soak: setup  ## tables of one folder are made by two libraries, removed and made anew beside background work, SECONDS=3600 (an hour)
-	PYTHONPATH=tests $(BIN)/python -m kills.soak $(SECONDS) $(SEED)
-
-KILLS ?= 300
-SECONDS ?= 3600
-SEED ?= 20261121
-
-wheel: setup  ## build the wheel and the source distribution into dist/
-	$(BIN)/python -m build --no-isolation
-
-lock: setup  ## write constraints.txt and Azurite's lock anew, with the newest versions that fit together
-	$(BIN)/python -m venv .cache/lock
-	.cache/lock/bin/python -m pip install -q --disable-pip-version-check uv
-	printf '%s\n' $(BUILD) > .cache/lock/build.in
-	.cache/lock/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate --extra dev pyproject.toml .cache/lock/build.in > .cache/lock/new
-	mv .cache/lock/new constraints.txt
-	rm -f tests/servers/azurite/package-lock.json
-	npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit --prefix tests/servers/azurite
-
-clean:  ## remove what the targets made, but for .venv and the JARs
-	rm -rf build dist docs/site demo-table bench/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache spark-warehouse metastore_db derby.log
-	find refdelta storage tests bench -name __pycache__ -type d -exec rm -rf {} +
+pictures: setup  ## the pictures of the documents, docs/pictures
+	$(BIN)/python docs/pictures/two_writers.py
+	$(BIN)/python docs/pictures/timeline.py

@@ -57,9 +57,11 @@ def main(arguments: list[str]) -> int:
     """Print the table. Returns 1 if refdelta holds a package back."""
     given = dict(itertools.pairwise(arguments))
     day = [] if "--today" in arguments else ["--exclude-newer", NEWEST_OF]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = told["project"]
     extras = [name for name in given.get("--extras", EXTRAS).split(",") if name]
-    needed = [*project["dependencies"], *(one for name in extras for one in project["optional-dependencies"][name])]
+    needed = [*told["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]]
+    needed += [one for name in extras for one in project["optional-dependencies"][name]]
     needed += [value for name, value in itertools.pairwise(arguments) if name == "--dependency"]
     print(f"| package | alone | beside refdelta[{','.join(extras)}] | {' | '.join(_SHOWN)} | older beside it |")
     print("|---" * (4 + len(_SHOWN)) + "|")

@@ -27,6 +27,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+CORE = ROOT / "refdelta" / "core"
+"""The second distribution of this tree, which the first one depends on."""
 _TESTS = ["--tier", "check", "-m", "not spark", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
 NEWEST_OF = "2026-11-25"
 RECIPES = {
@@ -42,10 +44,11 @@ _LARGE = ("basedpyright", "mypy")  # their tests are none of make check
 
 def floors() -> list[str]:
     """The lowest versions as constraints: ``name==version`` of each ``name>=version``, and the pins of pytest."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = told["project"]["optional-dependencies"]
+    needed = told["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
     found = {}
-    for wanted in [*project["dependencies"], *(one for name in extras if name != "dev" for one in extras[name])]:
+    for wanted in [*needed, *(one for name in extras if name != "dev" for one in extras[name])]:
         if lowest := re.match(r"([\w.-]+)>=([\w.]+)", wanted):
             found[lowest.group(1)] = lowest.group(2)
     # Not every pin: some tools need newer versions of these dependencies, and uv then chooses older ones.
@@ -62,7 +65,11 @@ def requirements(*, whole: bool) -> list[str]:
         return ["-e", f"{ROOT}[dev]"]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     wanted = ",".join(name for name in extras if name not in ("dev", "spark"))
-    return ["-e", f"{ROOT}[{wanted}]", *(one for one in extras["dev"] if not one.startswith(("refdelta[", *_LARGE)))]
+    return [
+        "-e",
+        f"{ROOT}[{wanted}]",
+        *(one for one in extras["dev"] if not one.startswith(("refdelta[", *_LARGE))),
+    ]
 
 
 def part(files: list[str], parts: int) -> list[str]:
@@ -130,7 +137,7 @@ def installed_by(page: str) -> tuple[frozenset[str], frozenset[str]]:
                 next(words)
             elif own := re.search(r"(?:refdelta.*|^\.)\[([\w,]+)\]$", word):
                 extras |= set(own[1].split(","))
-            elif word[0] not in "-." and word != "refdelta":
+            elif word[0] not in "-." and not word.endswith(".whl") and word != "refdelta":
                 others.add(word)
     return frozenset(extras), frozenset(others)
 
@@ -150,15 +157,17 @@ def documents() -> bool:
     folder = ROOT / ".venv-documents"
     shutil.rmtree(folder, ignore_errors=True)
     pinned = ["-c", str(ROOT / "constraints.txt")]
-    subprocess.run([uv(), "build", "-q", "--wheel", "-b", pinned[1], "--out-dir", folder, ROOT], check=True)
-    (wheel,) = folder.glob("*.whl")
+    for tree in (CORE, ROOT):
+        command = [uv(), "build", "-q", "--wheel", "-b", pinned[1], "--out-dir", folder, tree]
+        subprocess.run(command, check=True, env={**os.environ, "REFDELTA_RELEASE": "1"})
+    (core,), (wheel,) = folder.glob("refdelta_core-*.whl"), folder.glob("refdelta-*.whl")
 
     def run(number: int, installed: tuple[frozenset[str], frozenset[str]], found: list[Path]) -> int:
         extras, others = installed
-        wanted = [f"refdelta[{','.join(sorted(extras))}] @ {wheel.as_uri()}", *sorted(others)]
+        own = [f"refdelta-core @ {core.as_uri()}", f"refdelta[{','.join(sorted(extras))}] @ {wheel.as_uri()}"]
         inside = folder / str(number) / "bin" / "python"
         subprocess.run([uv(), "venv", "-q", "--python", sys.executable, folder / str(number)], check=True)
-        subprocess.run([uv(), "pip", "install", "-q", "--python", inside, *pinned, *wanted], check=True)
+        subprocess.run([uv(), "pip", "install", "-q", "--python", inside, *pinned, *own, *sorted(others)], check=True)
         failed = 0
         for page in found:
             with tempfile.TemporaryDirectory() as empty:
