@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from refdelta import errors
     from refdelta.api.convert import convert_to_deltalake
     from refdelta.api.explain import explain_conflict
+    from refdelta.api.following import Change
     from refdelta.api.table import DeltaTable
     from refdelta.api.telemetry import instrument
     from refdelta.api.writer import write_deltalake
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddAction",
     "AppTransaction",
+    "Change",
     "CommitEvent",
     "CommitOptions",
     "CommitProperties",
@@ -59,6 +61,7 @@ __all__ = [
 _HOMES = {
     "AddAction": ("operations.write.prepared_files", "AddAction"),
     "AppTransaction": ("core.log.actions", "Txn"),
+    "Change": ("api.following", "Change"),
     "CommitEvent": ("transaction.events", "CommitEvent"),
     "CommitOptions": ("transaction.options", "CommitOptions"),
     "StatementOptions": ("transaction.options", "StatementOptions"),

@@ -111,11 +111,21 @@ _REACHED = {
     "Scan": "table.scan()",
     "Timeline": "table.timeline()",
     "VersionDiff": "table.diff(before, after)",
+    "Follower": "table.follow()",
     "Explanation": "explain_conflict(table, a, b)",
 }
 _OPTIONS = ("CommitOptions", "StatementOptions")
 _VALUES = (
-    *("AddAction", "AppTransaction", "CommitEvent", "CommitProperties", "CommitResult", "Identity", "RemoveAction"),
+    *(
+        "AddAction",
+        "AppTransaction",
+        "Change",
+        "CommitEvent",
+        "CommitProperties",
+        "CommitResult",
+        "Identity",
+        "RemoveAction",
+    ),
     *("RowBudget", "Schema"),
 )
 _FUNCTIONS = (
@@ -140,7 +150,7 @@ def _objects() -> Iterator[dict[str, Any]]:
         with table.begin() as transaction:
             reached = [transaction, merge, table.alter, table.optimize, table.scan(), table.timeline(), table.diff(0)]
             write_deltalake(f"{folder}/t", pa.table({"id": [2]}), mode="append")
-            reached.append(refdelta.explain_conflict(table, 0, 1))
+            reached += [table.follow(), refdelta.explain_conflict(table, 0, 1)]
             yield dict(zip(_REACHED, reached, strict=True))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
 
+    from refdelta.api.following import Follower
     from refdelta.api.handle import Handle
     from refdelta.api.table_scan import TableScan
     from refdelta.core.log.actions import Metadata, Protocol
@@ -580,6 +581,85 @@ class Reading:
             self._handle.timezone,
         )
         return changes(self._handle.snapshot, asked, columns=columns, predicate=predicate).to_reader()
+
+    def follow(
+        self,
+        since: str | int | None = None,
+        timeout: float | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        max_bytes: int | None = None,
+        interval: float = 1.0,
+        change_feed: bool | None = None,
+        ignore_deletes: bool = False,
+        ignore_changes: bool = False,
+        skip_change_commits: bool = False,
+        fail_on_data_loss: bool = True,
+    ) -> Follower:
+        """Follow the table: its rows, then the changes of each later version, as they are committed.
+
+        Iterate over the result, by ``for`` or ``async for``; it waits for the next version. Of a table that records its
+        changes (``delta.enableChangeDataFeed``) the changes are those of :meth:`load_cdf`, and its first rows are
+        inserted. Of any other table they are the rows that a commit adds; a commit that removes or changes rows stops
+        the iteration with an error, unless an option says otherwise. Versions that change no row, such as those of
+        OPTIMIZE, give none. The same position gives the same changes again, as long as the log has its versions.
+
+        Args:
+            since: the position of the last change that was taken, or a version whose rows are known, so that the
+                changes of the next one come first (-1: of version 0). None for all rows of the newest version first, or
+                of that to which the handle is pinned.
+            timeout: the iteration ends if there is no change for so many seconds, 0 for what is there now; None to wait
+                for ever.
+            columns: names of columns, in the order of the result; None for all.
+            filters: the ``predicate`` of :meth:`scan`: only rows for which it is true.
+            max_bytes: the size of data files, in bytes, after which the rows of a version are divided, so that a large
+                one need not fit in memory; at least one file at a time. Changes of the change feed are not divided.
+                None: each version is one change.
+            interval: the seconds between two looks at the log while there is nothing new.
+            change_feed: whether the change data feed is read; None if the table records it and neither
+                ``ignore_deletes`` nor ``ignore_changes`` is given.
+            ignore_deletes: pass over commits that only remove whole files.
+            ignore_changes: of commits that remove or change rows, give the rows of all files that they add: those that
+                did not change come again.
+            skip_change_commits: pass over commits that remove or change rows, with the rows that they add.
+            fail_on_data_loss: whether commits that are not in the log any more are an error; otherwise they are passed
+                over.
+
+        Returns:
+            A :class:`~refdelta.api.following.Follower` of :class:`refdelta.Change`: ``version``, ``position``,
+            ``rows``, ``kind`` and ``app_version``. It is a context manager, and ``close()`` ends it from any thread.
+
+        Raises:
+            VersionNotFoundError: ``since`` is a version that the table does not have; or, as the following errors, in
+                the iteration: a commit is not in the log any more.
+            StreamStoppedError: a commit removes or changes rows, or changes the schema or the protocol. Of these, the
+                rows before are taken: ``follow(since=position)`` goes on with the new schema.
+            DataFileNotFoundError: VACUUM removed a file before its version was taken.
+            InvalidArgumentError: an argument is none, the position is of another table, or the table was replaced.
+
+        Example::
+
+            for change in table.follow(timeout=0):
+                write_deltalake(uri, change.rows, mode="append", app_id="copy", app_version=change.app_version)
+                position = change.position  # to be stored: follow(since=position) goes on from here
+        """
+        from refdelta.api.following import Follower
+
+        return Follower(
+            self._handle.snapshot if self._handle.pinned else self._handle.advance(),
+            since,
+            timeout,
+            columns=columns,
+            filters=filters,
+            max_bytes=max_bytes,
+            interval=interval,
+            change_feed=change_feed,
+            ignore_deletes=ignore_deletes,
+            ignore_changes=ignore_changes,
+            skip_change_commits=skip_change_commits,
+            fail_on_data_loss=fail_on_data_loss,
+        )
 
     def count(self, filters: Any = None) -> int:
         """The number of rows: from statistics if every file has them, else by reading.

@@ -1,4 +1,4 @@
-"""``refdelta read`` and ``refdelta changes``: rows of a table as text, CSV, JSON lines or Parquet."""
+"""``refdelta read``, ``changes`` and ``follow``: rows of a table as text, CSV, JSON lines or Parquet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from refdelta.cli.group import Command, app, at_a_version, names, on_a_table, open_table
-from refdelta.cli.output import FORMATS, echo_rows, limited, write_rows
+from refdelta.cli.output import FORMATS, echo_change, echo_rows, limited, write_rows
 from refdelta.cli.render import echo_json, say
 from refdelta.errors import InvalidArgumentError
 
@@ -109,6 +109,54 @@ def changes(
     opened = open_table(table, storage_options, None)
     rows = opened.load_cdf(**_end("starting", first), **_end("ending", last), columns=columns, predicate=predicate)
     _print(rows, shape, limit, output)
+
+
+@app.command(
+    examples=(
+        "follow flights --timeout 0 --where 'delay > 60'",
+        "follow flights --since 41 --json",
+        'follow flights --since "$(cat position)" --timeout 60 --json',
+    ),
+)
+@on_a_table
+@click.option(
+    "--since",
+    metavar="N|POSITION",
+    help="What is known already: a version, or the position of the last change; all rows come first unless said.",
+)
+@click.option("--timeout", type=float, metavar="SECONDS", help="End if nothing comes for so long; 0: what is there.")
+@click.option("--columns", metavar="A,B", callback=names, help="Only these columns, in this order.")
+@click.option("--where", "predicate", metavar="SQL", help="Only rows that match.")
+@click.option(
+    "--skip-change-commits", is_flag=True, help="Pass over commits that change rows, of a table without change feed."
+)
+def follow(
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    since: str | None,
+    timeout: float | None,
+    columns: list[str] | None,
+    predicate: str | None,
+    skip_change_commits: bool,
+) -> None:
+    """Print the rows of TABLE, then the changes of each version as they are committed, until Ctrl-C.
+
+    With --json each change is one line: version, kind, position, app_version and rows. The position of the last line is
+    where --since goes on.
+    """
+    known: str | int | None = int(since) if since is not None and since.lstrip("-").isdecimal() else since
+    opened = open_table(table, storage_options, None)
+    for change in opened.follow(
+        known, timeout, columns=columns, filters=predicate, skip_change_commits=skip_change_commits
+    ):
+        if as_json:
+            echo_change(change)
+        else:
+            say(f"version {change.version}, {change.kind}: {change.rows.num_rows:,} rows")
+            if echo_rows(change.rows.to_reader(), _SHOWN):
+                say(f"... the first {_SHOWN} rows; --json has all", err=True)
+            say()
 
 
 def _end(which: str, said: str | None) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError, unknown_name
 from refdelta.operations.inspection.feed_range import FeedRange
+from refdelta.operations.stream.offsets import StreamOptions, byte_count
 from refdelta.operations.write.target import WriteRequest
-from refdelta.spark.stream_offsets import StreamOptions, byte_count
 from refdelta.transaction.options import CommitProperties
 
 if TYPE_CHECKING:

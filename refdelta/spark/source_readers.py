@@ -27,9 +27,9 @@ from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.engine.work.executor import at_most
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError
+from refdelta.operations.stream.changes import TableStream
+from refdelta.operations.stream.offsets import Allowance, StreamOptions
 from refdelta.spark.failures import reported
-from refdelta.spark.stream_changes import TableStream
-from refdelta.spark.stream_offsets import Allowance, StreamOptions
 from refdelta.spark.types import arrow_schema, delta_schema, spark_schema
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ FOLDER: Final = "_change_data/"
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """Rows of one file that a version changed.
 
     Attributes:
@@ -94,7 +94,7 @@ def check_columns(schema: StructType) -> None:
 # --- which rows a version changed --------------------------------------------------------------------------------
 
 
-def changes_of(actions: Sequence[AnyAction], version: int) -> list[Change]:
+def changes_of(actions: Sequence[AnyAction], version: int) -> list[FileChange]:
     """The rows that a version changed.
 
     Args:
@@ -108,7 +108,9 @@ def changes_of(actions: Sequence[AnyAction], version: int) -> list[Change]:
         InvalidLogError: a remove that does not say what is needed to read its rows.
     """
     recorded = [
-        Change(action.path, action.partition_values, action.size, None) for action in actions if isinstance(action, Cdc)
+        FileChange(action.path, action.partition_values, action.size, None)
+        for action in actions
+        if isinstance(action, Cdc)
     ]
     if recorded:
         return recorded
@@ -121,22 +123,22 @@ def changes_of(actions: Sequence[AnyAction], version: int) -> list[Change]:
     return deleted + [change for path, add in adds.items() for change in _inserted(add, removes.get(path))]
 
 
-def inserted(adds: Iterable[Add]) -> list[Change]:
+def inserted(adds: Iterable[Add]) -> list[FileChange]:
     """All rows of files, as if a version had inserted them."""
     return [change for add in adds for change in _inserted(add, None)]
 
 
-def _inserted(add: Add, remove: Remove | None) -> list[Change]:
+def _inserted(add: Add, remove: Remove | None) -> list[FileChange]:
     if remove is None:
         only = None
     elif remove.deletion_vector is None:
         return []  # none was hidden that could have come back
     else:
         only = remove.deletion_vector
-    return [Change(add.path, add.partition_values, add.size, INSERT, add.deletion_vector, only)]
+    return [FileChange(add.path, add.partition_values, add.size, INSERT, add.deletion_vector, only)]
 
 
-def _deleted(remove: Remove, add: Add | None, version: int) -> list[Change]:
+def _deleted(remove: Remove, add: Add | None, version: int) -> list[FileChange]:
     if add is not None and add.deletion_vector is None:
         return []
     size, values = (remove.size, remove.partition_values) if add is None else (add.size, add.partition_values)
@@ -146,7 +148,7 @@ def _deleted(remove: Remove, add: Add | None, version: int) -> list[Change]:
             "the rows that it deleted are unknown"
         )
     only = None if add is None else add.deletion_vector
-    return [Change(remove.path, values, size, DELETE, remove.deletion_vector, only)]
+    return [FileChange(remove.path, values, size, DELETE, remove.deletion_vector, only)]
 
 
 _ROWS_OF_MERGE = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")

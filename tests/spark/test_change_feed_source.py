@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from comparison import rows
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.location import open_location
+from refdelta.operations.stream.offsets import StreamOptions
 from refdelta.spark import register, typed_errors
 from refdelta.spark.source import RefdeltaSource
 from refdelta.spark.source_readers import StreamReader
-from refdelta.spark.stream_offsets import StreamOptions
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 VECTORS = {**FEED, "delta.enableDeletionVectors": "true"}

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
-from refdelta.spark.stream_changes import TableStream
-from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, byte_count
+from refdelta.operations.stream.changes import TableStream
+from refdelta.operations.stream.offsets import Allowance, Offset, StreamOptions, byte_count
 from tiers import examples
 
 

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.location import open_location
+from refdelta.operations.stream.offsets import StreamOptions
 from refdelta.spark import register, typed_errors
 from refdelta.spark.source_readers import StreamReader
-from refdelta.spark.stream_offsets import StreamOptions
 from refdelta.spark.types import spark_schema
 
 pytestmark = pytest.mark.spark

@@ -28,7 +28,7 @@ from refdelta.table.change_feed import (
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
     FEED_COLUMNS,
-    Change,
+    FileChange,
     check_columns,
 )
 from refdelta.table.column_names import named_path
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from refdelta.engine.scan.reader import ReadPlan, ScanFile
 
 _AT_ONCE = 20_000  # changed files that are objects at the same time
-_VERSION = "version\n"
+VERSION = "version\n"
+"""A further column of a list of files: the version that changed them."""
 RECORDED = "recorded\n"
 """A further column of a list of files: whether it is a change file."""
 
@@ -60,7 +61,7 @@ class VersionChanges:
 
     version: int
     time_ms: int
-    changes: Sequence[Change]
+    changes: Sequence[FileChange]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ class ChangeScan(RowStream):
         tasks = [
             (version, file, scan.plan)
             for scan in (self.recorded, self.derived)
-            for version, file in zip(scan.files.column(_VERSION).to_pylist(), scan_files(scan), strict=True)
+            for version, file in zip(scan.files.column(VERSION).to_pylist(), scan_files(scan), strict=True)
         ]
         tasks.sort(key=lambda task: task[0])
         batches = self.derived.executor.stream(self._read, tasks, weigh=lambda batch: int(batch.nbytes))
@@ -158,7 +159,7 @@ def changes_table(versions: Iterable[VersionChanges]) -> pa.Table:
     return pa.concat_tables([_table_of(part) for part in parts] or [_table_of([])])
 
 
-def _table_of(changed: Sequence[tuple[VersionChanges, Change]]) -> pa.Table:
+def _table_of(changed: Sequence[tuple[VersionChanges, FileChange]]) -> pa.Table:
     adds = [
         Add(
             path=change.path,
@@ -178,7 +179,7 @@ def _table_of(changed: Sequence[tuple[VersionChanges, Change]]) -> pa.Table:
         ]
         only = adds_table(wanted).column("deletionVector")
     files = files.append_column(ONLY, only)
-    files = files.append_column(_VERSION, pa.array([version.version for version, _ in changed], pa.int64()))
+    files = files.append_column(VERSION, pa.array([version.version for version, _ in changed], pa.int64()))
     return files.append_column(RECORDED, pa.array([change.kind is None for _, change in changed], pa.bool_()))
 
 
@@ -198,7 +199,7 @@ def _as_table(snapshot: Snapshot, schema: StructType, files: pa.Table, alike: Se
     return dataclasses.replace(snapshot, metadata=metadata, live=LiveFiles(files))
 
 
-def _feed_values(version: VersionChanges, change: Change) -> dict[str, str | None]:
+def _feed_values(version: VersionChanges, change: FileChange) -> dict[str, str | None]:
     return {
         COMMIT_VERSION.name: str(version.version),
         COMMIT_TIMESTAMP.name: format_timestamp(version.time_ms * 1_000, zone=True),

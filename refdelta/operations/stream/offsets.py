@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from refdelta.expressions.expression import Call, Column, Literal
 from refdelta.table.types import STRING, StructField, StructType
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from refdelta.expressions.expression import Value
 
 
@@ -111,6 +113,29 @@ class Allowance:
         return most
 
 
+@dataclass(frozen=True)
+class StreamWords:
+    """How the caller of a stream speaks, for its errors.
+
+    Attributes:
+        again: goes on with the stream after it was stopped.
+        anew: begins another stream of the table.
+        options: the caller's names for options, by their names in Spark; those that are the same are left out.
+    """
+
+    again: str
+    anew: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, option: str) -> str:
+        """The caller's name for an option."""
+        return self.options.get(option, option)
+
+
+SPARK = StreamWords(
+    again="load the stream again, with the same checkpoint", anew="start a new stream, with a new checkpoint"
+)
+
 _POWERS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40, "p": 50, "pb": 50}
 # The default of delta-spark.
 MOST_FILES = 1000
@@ -134,6 +159,7 @@ class StreamOptions:
         fail_on_data_loss: whether the stream ends with an error where a commit is not in the log any more; otherwise it
             continues with the next commit that is.
         feed: whether the change data feed is read.
+        words: the words of its errors.
     """
 
     starting_version: int | str | None = None
@@ -146,19 +172,19 @@ class StreamOptions:
     exclude: str | None = None
     fail_on_data_loss: bool = True
     feed: bool = False
+    words: StreamWords = SPARK
 
     def __post_init__(self) -> None:
         if self.starting_version is not None and self.starting_timestamp is not None:
             raise InvalidArgumentError("startingVersion and startingTimestamp both name a version: give one of them")
         if self.feed and (self.ignore_deletes or self.ignore_changes or self.skip_change_commits):
-            raise InvalidArgumentError(
-                "readChangeFeed reads all changes: remove ignoreDeletes, ignoreChanges and skipChangeCommits"
-            )
+            names = map(self.words.name, ("readChangeFeed", "ignoreDeletes", "ignoreChanges", "skipChangeCommits"))
+            raise InvalidArgumentError("{} reads all changes: remove {}, {} and {}".format(*names))
         if isinstance(self.starting_version, int) and self.starting_version < 0:
             raise InvalidArgumentError(f"startingVersion must be a version or latest, not {self.starting_version}")
         for name, value in (("maxFilesPerTrigger", self.max_files), ("maxBytesPerTrigger", self.max_bytes)):
             if value is not None and value <= 0:
-                raise InvalidArgumentError(f"{name} must be a positive number, not {value}")
+                raise InvalidArgumentError(f"{self.words.name(name)} must be a positive number, not {value}")
         _ = self._excluded  # raises for a pattern that cannot be used
 
     def included(self, files: pa.Table) -> pa.Table:

@@ -12,11 +12,13 @@ from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
+from refdelta.operations.stream.offsets import SPARK
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from refdelta.operations.stream.offsets import StreamWords
     from refdelta_storage import Store
 
 log = logging.getLogger("refdelta")
@@ -24,7 +26,6 @@ log = logging.getLogger("refdelta")
 # The maximum of commits, and of their bytes, that are read at once: each is a request to a remote store.
 _AT_ONCE = 32
 _BYTES_AT_ONCE = 32 * 2**20
-_ADVICE = "start a new stream of it, with a new checkpoint"
 
 
 class CommitLog:
@@ -37,10 +38,11 @@ class CommitLog:
         store: the folder of the table.
         table_id: the id of the table.
         complete: whether a missing commit is an error; otherwise the next one follows.
+        words: the words of its errors.
     """
 
-    def __init__(self, store: Store, table_id: str, *, complete: bool = True):
-        self._store, self._id, self._complete = store, table_id, complete
+    def __init__(self, store: Store, table_id: str, *, complete: bool = True, words: StreamWords = SPARK):
+        self._store, self._id, self._complete, self._words = store, table_id, complete, words
         self._known: dict[int, LogFile] = {}
 
     def commits(self, first: int, last: int | None = None) -> Iterator[Footprint]:
@@ -125,18 +127,18 @@ class CommitLog:
         """Raise an error unless the table has the same id, and at least as many versions."""
         now = load_snapshot(self._store)
         if now.metadata.id != self._id:
-            raise replaced(self._store, self._id, now.metadata.id)
+            raise replaced(self._store, self._id, now.metadata.id, self._words)
         if newest is None or newest < version - 1:
             raise VersionNotFoundError(
                 f"the stream has read the table up to version {version - 1}, but its newest is {now.version}: commits "
-                f"were removed, or the table was replaced by a copy; {_ADVICE}"
+                f"were removed, or the table was replaced by a copy; {self._words.anew}"
             )
 
     def _gone(self, version: int) -> VersionNotFoundError:
         return VersionNotFoundError(
             f"the commit of version {version}, which the stream has not read yet, is not in the log any more, whose "
-            f"commits begin with version {self.oldest()}; {_ADVICE}, or go on after the lost commits by the option "
-            "failOnDataLoss=false, or keep more of the log by delta.logRetentionDuration"
+            f"commits begin with version {self.oldest()}; {self._words.anew}, or go on after the lost commits by the "
+            f"option {self._words.name('failOnDataLoss=false')}, or keep more of the log by delta.logRetentionDuration"
         )
 
     def _forget(self, first: int) -> None:
@@ -145,10 +147,10 @@ class CommitLog:
         self._known = {v: file for v, file in self._known.items() if v >= first or v == newest}
 
 
-def replaced(store: Store, was: str, now: str) -> InvalidArgumentError:
+def replaced(store: Store, was: str, now: str, words: StreamWords) -> InvalidArgumentError:
     """The error for a table that was replaced by another one."""
     return InvalidArgumentError(
-        f"the stream reads the table with the id {was}, but the table at {store.uri} now has the id {now}; {_ADVICE}"
+        f"the stream reads the table with the id {was}, but the table at {store.uri} now has the id {now}; {words.anew}"
     )
 
 

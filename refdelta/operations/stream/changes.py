@@ -23,7 +23,7 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import adds_table, concat_files, to_adds, unique_ids
 from refdelta.engine.log.timestamps import file_times, version_since
 from refdelta.engine.parquet.files import log_bytes
-from refdelta.engine.scan.change_scan import RECORDED, VersionChanges, changes_table
+from refdelta.engine.scan.change_scan import RECORDED, VERSION, VersionChanges, changes_table
 from refdelta.engine.scan.scan import ONLY
 from refdelta.errors import (
     InvalidArgumentError,
@@ -33,9 +33,9 @@ from refdelta.errors import (
     VersionNotFoundError,
 )
 from refdelta.operations.shared.identity import without_marks
-from refdelta.spark.stream_log import CommitLog, replaced
-from refdelta.spark.stream_offsets import Allowance, Offset, StreamOptions, StreamStart
-from refdelta.table.change_feed import FEED_COLUMNS, Change, changes_of, check_recorded, inserted
+from refdelta.operations.stream.commits import CommitLog, replaced
+from refdelta.operations.stream.offsets import Allowance, Offset, StreamOptions, StreamStart
+from refdelta.table.change_feed import FEED_COLUMNS, FileChange, changes_of, check_recorded, inserted
 from refdelta.table.column_mapping import holds_other_names
 from refdelta.table.features import features_of
 from refdelta.table.in_commit_timestamp import enablement
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 # The columns of a file list that a read needs: statistics may be many times as long.
 _COLUMNS = ["path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
-_FEED_COLUMNS = [*_COLUMNS, ONLY, RECORDED]
+_FEED_COLUMNS = [*_COLUMNS, ONLY, RECORDED, VERSION]
 # Without these features, no version that can still be read had mapped columns.
 _ONCE_MAPPED = ("columnMapping", "checkpointProtection")
 
 
 @dataclass(frozen=True)
-class _VersionFiles:
+class VersionFiles:
     """The files of one version for a stream, from the first that is not read yet.
 
     Attributes:
@@ -64,6 +64,7 @@ class _VersionFiles:
         snapshot: whether these are all files of the version, or those that its commit added.
         index: the index of the first of them in the version.
         files: the files.
+        last: whether no file of the version follows them.
         stop: the error with which the stream ends before this version; None if it does not end.
     """
 
@@ -71,7 +72,14 @@ class _VersionFiles:
     snapshot: bool
     index: int
     files: pa.Table
+    last: bool = True
     stop: StreamStoppedError | None = None
+
+    def end(self, start: Offset) -> Offset:
+        """The offset after these files, in the stream of another offset."""
+        if self.last:
+            return start.after(self.version)
+        return start.at(self.version, self.index + self.files.num_rows - 1, snapshot=self.snapshot)
 
 
 class TableStream:
@@ -86,10 +94,10 @@ class TableStream:
     def __init__(self, made: Snapshot, options: StreamOptions):
         self.made = made.without_files()
         self._options, self._store = options, made.store
-        self._log = CommitLog(made.store, made.metadata.id, complete=options.fail_on_data_loss)
+        self._log = CommitLog(made.store, made.metadata.id, complete=options.fail_on_data_loss, words=options.words)
         self._version: Snapshot | None = made  # its files may be needed
         self._ordered: tuple[int, pa.Table] | None = None
-        self._open: _VersionFiles | None = None  # the last commit, which may have more files than a batch takes
+        self._open: VersionFiles | None = None  # the last commit, which may have more files than a batch takes
         self._batch: tuple[Offset, Offset, pa.Table] | None = None
         self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
         self._times: dict[int, int] = {}
@@ -110,6 +118,14 @@ class TableStream:
         """
         return Offset.first(self.made.metadata.id, self._begun)
 
+    def after(self, version: int) -> Offset:
+        """The offset at which a stream begins whose reader has the rows of a version, which may be -1.
+
+        Raises:
+            InvalidArgumentError: the change data feed is read, and the version after it did not record its changes.
+        """
+        return Offset.first(self.made.metadata.id, self._from(version + 1))
+
     def newest(self) -> int:
         """The newest version of the table. Raises ``StoreError``."""
         return newest_version(self._store, self.made.version)
@@ -123,7 +139,7 @@ class TableStream:
         """Parse an offset that Spark stored. Raises ``InvalidArgumentError`` for an offset of another table."""
         offset = Offset.parse(stored)
         if offset.table_id != self.made.metadata.id:
-            raise replaced(self._store, offset.table_id, self.made.metadata.id)
+            raise replaced(self._store, offset.table_id, self.made.metadata.id, self._options.words)
         if self._options.feed and offset.index >= 0 and not offset.snapshot:
             # All changes of a version are in one batch here; the part of them that another engine has read is unknown.
             raise InvalidArgumentError(f"{stored!r} is not an offset of a stream of refdelta over a change data feed")
@@ -156,14 +172,35 @@ class TableStream:
             count = allowance.admit(step.files.column("size"))
             if count and self._options.feed and not step.snapshot:
                 count = step.files.num_rows  # the changes of a version are not split
-            taken.append(step.files.slice(0, count))
-            if count < step.files.num_rows:
-                if count:
-                    end = start.at(step.version, step.index + count - 1, snapshot=step.snapshot)
+            part = dataclasses.replace(step, files=step.files.slice(0, count), last=count == step.files.num_rows)
+            taken.append(part.files)
+            if count or part.last:
+                end = part.end(start)
+            if not part.last:
                 break
-            end = start.after(step.version)
         self._batch = (start, end, self._together(taken))
         return end
+
+    def next(self, start: Offset, allowance: Allowance) -> VersionFiles | None:
+        """The files of the next version, or the next of them: perhaps none, where it changed no row.
+
+        Args:
+            start: the end of the files before.
+            allowance: the most files to take of it.
+
+        Returns:
+            The files; None if there is no such version yet.
+
+        Raises the errors of :meth:`latest`.
+        """
+        step = next(self._steps(start, None), None)
+        if step is None:
+            return None
+        if step.stop is not None:
+            raise step.stop
+        whole = self._options.feed and not step.snapshot  # the changes of a version are not split
+        count = step.files.num_rows if whole else allowance.admit(step.files.column("size"))
+        return dataclasses.replace(step, files=step.files.slice(0, count), last=count == step.files.num_rows)
 
     def files(self, start: Offset, end: Offset) -> pa.Table:
         """The files between two offsets, without excluded ones, which count to the limits of a batch as the others do.
@@ -189,12 +226,12 @@ class TableStream:
         files = concat_files(tables) if tables else changes_table([]).select(_FEED_COLUMNS)
         return self._options.included(files)
 
-    def _steps(self, start: Offset, last: int | None) -> Iterator[_VersionFiles]:
+    def _steps(self, start: Offset, last: int | None) -> Iterator[VersionFiles]:
         """The files of the versions from an offset on."""
         version, index = start.version, start.index + 1
         self._check_names(version)
         if start.snapshot:
-            yield _VersionFiles(version, True, index, self._files_of(version).slice(index))
+            yield VersionFiles(version, True, index, self._files_of(version).slice(index))
             version, index = version + 1, 0
         else:
             self._version = self._ordered = None
@@ -208,20 +245,20 @@ class TableStream:
             yield dataclasses.replace(step, index=index, files=step.files.slice(index))
             version, index = commit.version + 1, 0
 
-    def _step(self, commit: Footprint, expected: int) -> _VersionFiles:
+    def _step(self, commit: Footprint, expected: int) -> VersionFiles:
         stop = self._lost(commit, expected) or self._stop(commit)
         if self._options.feed:
             files = self._changed(commit.version, [] if stop else self._changes_of(commit))
         else:
             files = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
         self._check_partitions(commit.version, files)
-        return _VersionFiles(commit.version, False, 0, files, stop)
+        return VersionFiles(commit.version, False, 0, files, stop=stop)
 
-    def _changes_of(self, commit: Footprint) -> list[Change]:
+    def _changes_of(self, commit: Footprint) -> list[FileChange]:
         assert commit.source is not None  # noqa: S101 - it comes from the log
         return changes_of(commit.source.actions(), commit.version)
 
-    def _changed(self, version: int, changes: list[Change]) -> pa.Table:
+    def _changed(self, version: int, changes: list[FileChange]) -> pa.Table:
         """The changes of a version, as a list of files."""
         found = [VersionChanges(version, self._time(version), changes)] if changes else []
         return changes_table(found).select(_FEED_COLUMNS)
@@ -247,7 +284,7 @@ class TableStream:
             except (VersionNotFoundError, InvalidLogError) as error:
                 raise VersionNotFoundError(
                     f"the stream has not read all of version {version}, with which it began, and which cannot be read "
-                    f"any more: {error}; start a new stream, with a new checkpoint"
+                    f"any more: {error}; {self._options.words.anew}"
                 ) from error
         files, self._version = snapshot.files, None
         keys = pa.table(
@@ -278,8 +315,8 @@ class TableStream:
             return None
         return StreamStoppedError(
             f"the commits of versions {first} to {commit.version - 1} are not in the log any more. They may have "
-            f"changed the schema, which the stream read at version {self.made.version}: load the stream again, with "
-            "the same checkpoint, and it continues after them",
+            f"changed the schema, which the stream read at version {self.made.version}: {self._options.words.again}, "
+            "and it continues after them",
             version=commit.version,
             reload=True,
         )
@@ -288,10 +325,11 @@ class TableStream:
         """The error with which the stream ends before a commit; None if it reads the commit."""
         if commit.changes_table and commit.version > self.made.version and not self._only_numbers(commit):
             what = "protocol" if commit.changes_protocol else "schema, its partitioning or its properties"
+            again = self._options.words.again
             return StreamStoppedError(
                 f"version {commit.version} changes the table's {what}, which the stream read at version "
-                f"{self.made.version}; all earlier versions are read. Load the stream again, with the same checkpoint: "
-                "it continues with the new table",
+                f"{self.made.version}; all earlier versions are read. {again[0].upper()}{again[1:]}: it continues "
+                "with the new table",
                 version=commit.version,
                 reload=True,
             )
@@ -305,11 +343,13 @@ class TableStream:
             return None
         what = "changes rows" if commit.added_data else "removes rows"
         which = "" if commit.operation is None else f" ({commit.operation})"
+        name = self._options.words.name
         return StreamStoppedError(
             f"version {commit.version}{which} {what}, such as of {commit.removed_data[0].path}, and a stream has only "
-            "new rows. The option ignoreDeletes skips commits that only remove whole files; skipChangeCommits skips "
-            "all commits that remove or change rows, with the rows that they add; ignoreChanges reads the files that "
-            "they add, so that unchanged rows of a rewritten file come twice",
+            f"new rows. The option {name('ignoreDeletes')} skips commits that only remove whole files; "
+            f"{name('skipChangeCommits')} skips all commits that remove or change rows, with the rows that they add; "
+            f"{name('ignoreChanges')} reads the files that they add, so that unchanged rows of a rewritten file come "
+            "twice",
             version=commit.version,
             reload=False,
         )
@@ -323,12 +363,12 @@ class TableStream:
         if version >= self._named_since:
             return
         then = load_snapshot(self._store, version).metadata
-        later = CommitLog(self._store, then.id).commits(version + 1, self.made.version)
+        later = CommitLog(self._store, then.id, words=self._options.words).commits(version + 1, self.made.version)
         for metadata in (then, *(commit.metadata for commit in later)):
             if metadata is not None and holds_other_names(metadata):
                 raise SchemaMismatchError(
                     f"the stream has not read version {version} and later ones, whose files have other column names, "
-                    "since they were mapped then. Start a new stream, with a new checkpoint"
+                    f"since they were mapped then: {self._options.words.anew}"
                 )
         self._named_since = version
 
@@ -351,8 +391,7 @@ class TableStream:
         if names != self._partition_keys or (counts != len(names)).any():
             raise SchemaMismatchError(
                 f"files of version {version} are partitioned by ({', '.join(names)}), the table by "
-                f"({', '.join(self._partition_keys)}) now: the stream cannot read both. Start a new stream, with a new "
-                "checkpoint"
+                f"({', '.join(self._partition_keys)}) now: the stream cannot read both; {self._options.words.anew}"
             )
 
     def _begun_before(self, end: Offset) -> StreamStart:

@@ -1,0 +1,224 @@
+"""Following a table: what is there, then the changes of each later version, as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import pyarrow as pa
+
+from refdelta import arguments
+from refdelta.engine.log.state import FILE_SCHEMA, LiveFiles
+from refdelta.engine.scan.change_scan import changes_table, plan_changes
+from refdelta.engine.scan.scan import plan_scan
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError
+from refdelta.operations.stream.changes import TableStream
+from refdelta.operations.stream.offsets import Allowance, Offset, StreamOptions, StreamWords
+from refdelta.table.change_feed import is_fed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.change_scan import ChangeScan
+    from refdelta.engine.scan.scan import Scan
+    from refdelta.operations.stream.changes import VersionFiles
+
+_WORDS = StreamWords(
+    again="call follow(since=position) with the position of the last change",
+    anew="follow the table anew, without since",
+    options={
+        "readChangeFeed": "change_feed=True",
+        "ignoreDeletes": "ignore_deletes=True",
+        "ignoreChanges": "ignore_changes=True",
+        "skipChangeCommits": "skip_change_commits=True",
+        "failOnDataLoss=false": "fail_on_data_loss=False",
+        "maxBytesPerTrigger": "max_bytes",
+    },
+)
+# A version has less than 2 ** 31 files, and a table fewer versions.
+_FILES_OF_VERSION = 1 << 31
+
+
+@dataclass(frozen=True)
+class Change:
+    """The rows that a version of a followed table has, or changed.
+
+    Attributes:
+        version: the version.
+        position: a text to store: ``follow(since=position)`` goes on after these rows. It has the table's id, and is
+            an offset as a stream of Spark stores it.
+        rows: the rows, with the columns of the table; where the change feed is read, followed by ``_change_type``,
+            ``_commit_version`` and ``_commit_timestamp``.
+        kind: ``snapshot`` for rows that the version has, ``changes`` for those that its commit changed.
+        app_version: a number that grows with each change: the ``app_version`` of a write of these rows, so that the
+            same change is not written twice.
+    """
+
+    version: int
+    position: str
+    rows: pa.Table
+    kind: Literal["snapshot", "changes"]
+    app_version: int
+
+
+class Follower:
+    """The changes of a table, as an iterator, and as an asynchronous one: :meth:`refdelta.DeltaTable.follow`.
+
+    One thread or task takes the changes at a time; :meth:`close` may be called by any.
+
+    Args:
+        made: the version with which it begins, whose schema the rows have.
+        since: as for ``follow``, like all that follow.
+        timeout: see there.
+        columns: see there.
+        filters: see there.
+        max_bytes: see there.
+        interval: see there.
+        options: ``change_feed`` and what is done with commits that change rows; see there.
+    """
+
+    def __init__(
+        self,
+        made: Snapshot,
+        since: str | int | None = None,
+        timeout: float | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        max_bytes: int | None = None,
+        interval: float = 1.0,
+        change_feed: bool | None = None,
+        **options: Any,
+    ):
+        self._timeout = arguments.seconds("timeout", timeout)
+        if not (pause := arguments.seconds("interval", interval)):
+            raise InvalidArgumentError(f"interval must be a number of seconds above 0, not {interval}")
+        self._interval = pause
+        most = arguments.whole("max_bytes", max_bytes)
+        feed = is_fed(made.metadata) if change_feed is None else arguments.flag("change_feed", change_feed)
+        if feed and change_feed is None and any(options.get(name) for name in ("ignore_deletes", "ignore_changes")):
+            feed = False
+        options = {name: arguments.flag(name, value) for name, value in options.items()}
+        self._options = StreamOptions(max_bytes=most, feed=feed, words=_WORDS, **options)
+        self._stream = TableStream(made, self._options)
+        self._offset = self._begin(since)
+        self._columns, self._filters = columns, filters
+        self._closed = threading.Event()
+        self._planned(changes_table([]) if feed else made.files.slice(0, 0))  # raises for columns that are not there
+
+    def _begin(self, since: str | int | None) -> Offset:
+        if isinstance(since, str):
+            return self._stream.parse(_parsed(since))
+        known, newest = arguments.whole("since", since), self._stream.made.version
+        if known is None:
+            return self._stream.first()
+        if not -1 <= known <= newest:
+            raise VersionNotFoundError(f"since is {known}; the table has the versions 0 to {newest}")
+        return self._stream.after(known)
+
+    @property
+    def position(self) -> str:
+        """The position after the last change that was taken, and after later versions that changed no row."""
+        return _text(self._offset)
+
+    def close(self) -> None:
+        """End the iteration, also one that waits in another thread. A follower is a context manager, too."""
+        self._closed.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Change:
+        if (found := self._take()) is None:
+            raise StopIteration
+        return self._taken(*found)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        # The position moves when the change arrives: one that a cancelled task was waiting for comes again.
+        if (found := await asyncio.to_thread(self._take)) is None:
+            raise StopAsyncIteration
+        return self._taken(*found)
+
+    def _taken(self, change: Change, end: Offset) -> Change:
+        self._offset = end
+        return change
+
+    def _take(self) -> tuple[Change, Offset] | None:
+        """The next change with the offset after it; None where there is none until the time-out, or after the end."""
+        end = None if self._timeout is None else time.monotonic() + self._timeout
+        while not self._closed.is_set():
+            files = self._stream.next(self._offset, self._allowance())
+            if files is not None:
+                after, rows = files.end(self._offset), self._read(files)
+                if rows is not None:
+                    return _change(files, rows, _text(after)), after
+                self._offset = after
+                continue
+            left = self._interval if end is None else min(self._interval, end - time.monotonic())
+            if left <= 0:
+                return None
+            self._closed.wait(left)
+        return None
+
+    def _allowance(self) -> Allowance:
+        return Allowance() if self._options.max_bytes is None else Allowance(size=self._options.max_bytes)
+
+    def _read(self, files: VersionFiles) -> pa.Table | None:
+        """The rows of files; None if there are none, so that the version changed no row that is asked for."""
+        if not files.files.num_rows:
+            return None
+        try:
+            rows = self._planned(files.files).to_table()
+        except DataFileNotFoundError as error:
+            raise DataFileNotFoundError(
+                f"{error.reason}. A follower reads a file when it comes to its version, and VACUUM removes files whose "
+                "rows were deleted or rewritten longer ago than delta.deletedFileRetentionDuration: follow the table "
+                "anew, without since",
+                file=error.file,
+            ) from None
+        return rows if rows.num_rows else None
+
+    def _planned(self, files: pa.Table) -> Scan | ChangeScan:
+        """The read of some files of the stream, with the schema that the table had when it was first followed."""
+        missing = [item for item in FILE_SCHEMA if item.name not in files.column_names]
+        for item in missing:  # statistics, of which a stream keeps none
+            files = files.append_column(item, pa.nulls(files.num_rows, item.type))
+        made = self._stream.made
+        if self._options.feed:
+            return plan_changes(made, files, self._columns, self._filters)
+        return plan_scan(dataclasses.replace(made, live=LiveFiles(files)), self._columns, self._filters)
+
+
+def _change(files: VersionFiles, rows: pa.Table, position: str) -> Change:
+    kind: Literal["snapshot", "changes"] = "snapshot" if files.snapshot else "changes"
+    read = files.index + files.files.num_rows
+    return Change(files.version, position, rows, kind, files.version * _FILES_OF_VERSION + read)
+
+
+def _text(offset: Offset) -> str:
+    return json.dumps(offset.as_dict(), sort_keys=True, separators=(",", ":"))
+
+
+def _parsed(position: str) -> Any:
+    try:
+        found = json.loads(position)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "reservoirId" not in found:
+        raise InvalidArgumentError(f"since is a version or the position of a change, not {position!r}")
+    return found
