@@ -15,7 +15,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol fuzz growth golden kills kills-catalogs kills-cluster soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol fuzz growth golden kills kills-catalogs kills-cluster kills-follow soak clients wheel lock clean
 
 ##@ Set up
 
@@ -164,6 +164,9 @@ kills-catalogs: setup  ## the same with tables of a catalog in SQLite and in Pos
 
 kills-cluster: setup  ## statements on a Spark cluster of this machine while executors, tasks, jobs and drivers are killed (hours)
 	PYTHONPATH=tests $(BIN)/python -m kills.cluster $(KILLS) $(SEED)
+
+kills-follow: setup  ## kill readers that follow a table and copy it, beside writers, KILLS=100: each change once (a minute or two)
+	PYTHONPATH=tests $(BIN)/python -m kills.following $(KILLS) $(SEED)
 
 soak: setup  ## tables of one folder are made by two libraries, removed and made anew beside background work, SECONDS=3600 (an hour)
 	PYTHONPATH=tests $(BIN)/python -m kills.soak $(SECONDS) $(SEED)

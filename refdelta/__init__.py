@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from refdelta.api.following import Change
     from refdelta.api.table import DeltaTable
     from refdelta.api.telemetry import instrument
-    from refdelta.api.writer import write_deltalake
+    from refdelta.api.writer import write_deltalake, write_deltalake_async
     from refdelta.arrow.variant import variants
     from refdelta.core.commit.budget import RowBudget
     from refdelta.core.log.actions import Txn as AppTransaction
@@ -55,6 +55,7 @@ __all__ = [
     "variants",
     "verify",
     "write_deltalake",
+    "write_deltalake_async",
 ]
 
 # Where each name is, and what it is called there.
@@ -80,6 +81,7 @@ _HOMES = {
     "variants": ("arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("api.writer", "write_deltalake"),
+    "write_deltalake_async": ("api.writer", "write_deltalake_async"),
 }
 
 

@@ -130,6 +130,7 @@ _VALUES = (
 )
 _FUNCTIONS = (
     "write_deltalake",
+    "write_deltalake_async",
     "convert_to_deltalake",
     "verify",
     "variants",

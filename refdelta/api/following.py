@@ -22,7 +22,7 @@ from refdelta.operations.stream.offsets import Allowance, Offset, StreamOptions,
 from refdelta.table.change_feed import is_fed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.change_scan import ChangeScan
@@ -51,7 +51,7 @@ class Change:
 
     Attributes:
         version: the version.
-        position: a text to store: ``follow(since=position)`` goes on after these rows. It has the table's id, and is
+        position: a string to store: ``follow(since=position)`` goes on after these rows. It has the table's id, and is
             an offset as a stream of Spark stores it.
         rows: the rows, with the columns of the table; where the change feed is read, followed by ``_change_type``,
             ``_commit_version`` and ``_commit_timestamp``.
@@ -109,7 +109,7 @@ class Follower:
         self._stream = TableStream(made, self._options)
         self._offset = self._begin(since)
         self._columns, self._filters = columns, filters
-        self._closed = threading.Event()
+        self._closed, self._looking = threading.Event(), threading.Lock()
         self._planned(changes_table([]) if feed else made.files.slice(0, 0))  # raises for columns that are not there
 
     def _begin(self, since: str | int | None) -> Offset:
@@ -141,39 +141,45 @@ class Follower:
         return self
 
     def __next__(self) -> Change:
-        if (found := self._take()) is None:
-            raise StopIteration
-        return self._taken(*found)
+        for pause in self._pauses():
+            if (found := self._look()) is not None:
+                return self._taken(*found)
+            self._closed.wait(pause)
+        raise StopIteration
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Change:
-        # The position moves when the change arrives: one that a cancelled task was waiting for comes again.
-        if (found := await asyncio.to_thread(self._take)) is None:
-            raise StopAsyncIteration
-        return self._taken(*found)
+        for pause in self._pauses():
+            # The position moves when the change arrives: one that a cancelled task was waiting for comes again.
+            if (found := await asyncio.to_thread(self._look)) is not None:
+                return self._taken(*found)
+            await asyncio.sleep(pause)
+        raise StopAsyncIteration
 
     def _taken(self, change: Change, end: Offset) -> Change:
         self._offset = end
         return change
 
-    def _take(self) -> tuple[Change, Offset] | None:
-        """The next change with the offset after it; None where there is none until the time-out, or after the end."""
+    def _pauses(self) -> Iterator[float]:
+        """How long to wait after each look that finds nothing, until the time-out or the end."""
         end = None if self._timeout is None else time.monotonic() + self._timeout
         while not self._closed.is_set():
-            files = self._stream.next(self._offset, self._allowance())
-            if files is not None:
+            left = self._interval if end is None else min(self._interval, end - time.monotonic())
+            yield max(left, 0.0)
+            if end is not None and time.monotonic() >= end:
+                return
+
+    def _look(self) -> tuple[Change, Offset] | None:
+        """The next change with the offset after it; None where there is none yet."""
+        with self._looking:  # the thread of a cancelled task may still be at it
+            while (files := self._stream.next(self._offset, self._allowance())) is not None:
                 after, rows = files.end(self._offset), self._read(files)
                 if rows is not None:
                     return _change(files, rows, _text(after)), after
                 self._offset = after
-                continue
-            left = self._interval if end is None else min(self._interval, end - time.monotonic())
-            if left <= 0:
-                return None
-            self._closed.wait(left)
-        return None
+            return None
 
     def _allowance(self) -> Allowance:
         return Allowance() if self._options.max_bytes is None else Allowance(size=self._options.max_bytes)

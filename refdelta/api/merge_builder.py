@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from refdelta.api.awaiting import awaitable
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.merge.plan import Kind, MergeClause, When
 
@@ -156,6 +157,8 @@ class TableMerger(Generic[Result]):
             raise InvalidArgumentError("this MERGE ran already; call merge() again to run another one")
         self._done = True
         return self._run(replace(self._request, clauses=tuple(self._clauses)))
+
+    execute_async = awaitable(execute)
 
     def _add(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
+from refdelta.api.awaiting import awaitable
 from refdelta.arguments import missing_package
 from refdelta.errors import InvalidArgumentError
 
@@ -418,6 +419,8 @@ class Reading:
             table.to_pyarrow_table(filters=[("amount", ">", 10.0)])
         """
         return self._planned(columns, filters).to_table()
+
+    to_pyarrow_table_async = awaitable(to_pyarrow_table)
 
     def to_pandas(self, columns: Sequence[str] | None = None, filters: Any = None, **options: Any) -> pd.DataFrame:
         """All rows as a pandas data frame.

@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from refdelta import arguments
+from refdelta.api.awaiting import awaitable
 from refdelta.api.reading import Reading
 from refdelta.errors import InvalidArgumentError
 
@@ -186,6 +187,8 @@ class Statements(Reading):
         given: StatementOptions = {**options, "attempts": attempts}
         return self._handle.run(lambda txn: fn(WriteTransaction(txn)), given, at_once=False)
 
+    transact_async = awaitable(transact)
+
     def delete(
         self,
         predicate: str | None = None,
@@ -217,6 +220,8 @@ class Statements(Reading):
         from refdelta.operations.dml.delete import delete
 
         return self._handle.run(lambda txn: txn.run("delete", delete, predicate), options)
+
+    delete_async = awaitable(delete)
 
     def update(
         self,
@@ -251,6 +256,8 @@ class Statements(Reading):
             table.update(new_values={"name": "O'Hara"}, predicate="id = 3")
         """
         return self._handle.run(lambda txn: txn.update(updates, new_values, predicate), options)
+
+    update_async = awaitable(update)
 
     def merge(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from refdelta import arguments
+from refdelta.api.awaiting import awaitable
 from refdelta.api.handle import Handle
 from refdelta.api.statements import Statements
 from refdelta.errors import (
@@ -74,6 +75,30 @@ class DeltaTable(Statements):
         attempts, timezone = arguments.whole("attempts", attempts), arguments.timezone("timezone", timezone)
         store = with_others(open_location(table_uri, storage_options), outside, storage_options)
         self._handle = Handle(store, attempts=attempts, timezone=timezone).open(version)
+
+    @classmethod
+    async def open_async(
+        cls,
+        table_uri: str | os.PathLike[str],
+        version: Version | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Open a table: the constructor in a thread, so that the event loop goes on.
+
+        Args:
+            table_uri: as for the constructor, like all that follow; errors are the same.
+            version: see there.
+            storage_options: see there.
+            options: ``outside``, ``attempts`` and ``timezone``.
+
+        Example::
+
+            async def count():
+                table = await DeltaTable.open_async(uri)
+                return (await table.to_pyarrow_table_async()).num_rows
+        """
+        return await awaitable(cls)(table_uri, version, storage_options, **options)
 
     # --- making and finding tables ---
 

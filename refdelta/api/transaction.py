@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self
 
+from refdelta.api.awaiting import awaitable
 from refdelta.operations.write.target import WriteRequest
 
 # The statements are imported by their methods, so that a transaction begins faster.
@@ -661,6 +662,8 @@ class WriteTransaction:
             result.version
         """
         return self._transaction.commit()
+
+    commit_async = awaitable(commit)
 
     def abort(self) -> None:
         """End the transaction without a commit. The files that it wrote are removed. In a forked child it does nothing,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
+from refdelta.api.awaiting import awaitable
 from refdelta.api.handle import Handle
 from refdelta.api.reading import handle_of
 from refdelta.api.table import DeltaTable
@@ -136,6 +137,9 @@ def write_deltalake(
     return handle.repeated(
         lambda: handle.over_newest(write, again=again) if table else write(existing(handle.store), 0.0), options
     )
+
+
+write_deltalake_async = awaitable(write_deltalake)
 
 
 def write_and_commit(

@@ -11,6 +11,7 @@ from refdelta.cli.group import Command, app, at_a_version, names, on_a_table, op
 from refdelta.cli.output import FORMATS, echo_change, echo_rows, limited, write_rows
 from refdelta.cli.render import echo_json, say
 from refdelta.errors import InvalidArgumentError
+from refdelta.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,13 +123,18 @@ def changes(
 @click.option(
     "--since",
     metavar="N|POSITION",
-    help="What is known already: a version, or the position of the last change; all rows come first unless said.",
+    help="A version whose rows are known, or the position of the last change; all rows come first unless said.",
 )
 @click.option("--timeout", type=float, metavar="SECONDS", help="End if nothing comes for so long; 0: what is there.")
 @click.option("--columns", metavar="A,B", callback=names, help="Only these columns, in this order.")
 @click.option("--where", "predicate", metavar="SQL", help="Only rows that match.")
+@click.option("--skip-change-commits", is_flag=True, help="Pass over commits that remove or change rows.")
+@click.option("--ignore-changes", is_flag=True, help="Of commits that change rows, print all rows of files they add.")
+@click.option("--ignore-deletes", is_flag=True, help="Pass over commits that only remove whole files.")
 @click.option(
-    "--skip-change-commits", is_flag=True, help="Pass over commits that change rows, of a table without change feed."
+    "--fail-on-data-loss/--no-fail-on-data-loss",
+    default=True,
+    help="Whether commits that the log does not have any more are an error; it is unless said.",
 )
 def follow(
     table: str,
@@ -138,22 +144,21 @@ def follow(
     timeout: float | None,
     columns: list[str] | None,
     predicate: str | None,
-    skip_change_commits: bool,
+    **options: bool,
 ) -> None:
     """Print the rows of TABLE, then the changes of each version as they are committed, until Ctrl-C.
 
-    With --json each change is one line: version, kind, position, app_version and rows. The position of the last line is
-    where --since goes on.
+    The changes are those of the change data feed if the table records it, else the rows that are added: a commit that
+    removes or changes rows is an error then, unless an option says otherwise. With --json each change is one line:
+    version, kind, position, app_version and rows. The position of the last line is where --since goes on.
     """
     known: str | int | None = int(since) if since is not None and since.lstrip("-").isdecimal() else since
     opened = open_table(table, storage_options, None)
-    for change in opened.follow(
-        known, timeout, columns=columns, filters=predicate, skip_change_commits=skip_change_commits
-    ):
+    for change in opened.follow(known, timeout, columns=columns, filters=predicate, **options):
         if as_json:
             echo_change(change)
         else:
-            say(f"version {change.version}, {change.kind}: {change.rows.num_rows:,} rows")
+            say(f"version {change.version}, {change.kind}: {counted(change.rows.num_rows, 'row')}")
             if echo_rows(change.rows.to_reader(), _SHOWN):
                 say(f"... the first {_SHOWN} rows; --json has all", err=True)
             say()

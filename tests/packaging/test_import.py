@@ -54,6 +54,7 @@ def test_importing_the_table_imports_no_arrow_and_no_engine():
         "refdelta",
         "refdelta._version",
         "refdelta.api",
+        "refdelta.api.awaiting",
         "refdelta.api.handle",
         "refdelta.api.reading",
         "refdelta.api.statements",
