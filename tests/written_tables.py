@@ -7,13 +7,43 @@ import json
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from refdelta import write_deltalake
+from refdelta import DeltaTable, write_deltalake
 from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
+from refdelta.table.types import parse_schema
+
+
+def id_rows(*ids):
+    """Rows of these ids, without other columns."""
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def ids_of(path, **options):
+    """The ids of a table's rows in order, as a new handle with these options reads them."""
+    return sorted(DeltaTable(path, **options).to_pyarrow_table().column("id").to_pylist())
+
+
+def schema_of(path):
+    """The schema in the metadata of the newest version, with the metadata of its fields."""
+    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
+
+
+def commit_file(path, version):
+    return path / "_delta_log" / f"{version:020d}.json"
 
 
 def commit_of(path, version):
-    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in commit_file(path, version).read_text().splitlines()]
+
+
+def inline_vector(deleted):
+    """The descriptor of a deletion vector in the log that deletes the rows at these positions."""
+    body = serialize_bitmap(BitMap64(deleted))
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": z85_encode(body + bytes(-len(body) % 4)),
+        "sizeInBytes": len(body),
+        "cardinality": len(deleted),
+    }
 
 
 def actions(path, version, kind):
@@ -28,16 +58,10 @@ def with_vector(path, gone):
         path, pa.table({"id": list(range(10))}), configuration={"delta.feature.deletionVectors": "supported"}
     )
     (add,) = actions(path, 0, "add")
-    bitmap = serialize_bitmap(BitMap64(gone))
-    vector = {
-        "storageType": "i",
-        "pathOrInlineDv": z85_encode(bitmap),
-        "sizeInBytes": len(bitmap),
-        "cardinality": len(gone),
-    }
+    vector = inline_vector(gone)
     stats = json.loads(add["stats"]) | {"tightBounds": False}
     remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True, "size": add["size"]}
     lines = [{"remove": remove}, {"add": {**add, "stats": json.dumps(stats), "deletionVector": vector}}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    (path / "_delta_log" / f"{1:020d}.json").write_text(text)
+    commit_file(path, 1).write_text(text)
     return vector

@@ -11,7 +11,8 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.schema import Schema
-from refdelta.table.types import field_id, parse_schema, physical_name
+from refdelta.table.types import field_id, physical_name
+from written_tables import schema_of
 
 NESTED = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.struct([("z", pa.int16())])))])
 ROWS = pa.table(
@@ -35,10 +36,6 @@ def make(path, data=ROWS, partition_by=("part",), mode="name", **configuration):
     return DeltaTable(path)
 
 
-def struct_of(path):
-    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
-
-
 def rows(path, by="id"):
     return DeltaTable(path).to_pyarrow_table().sort_by(by).to_pylist()
 
@@ -52,12 +49,12 @@ def last_info(path):
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_renaming_changes_no_file(path, mode):
     table = make(path, mode=mode, dataSkippingStatsColumns="id,s.x")
-    before, files = struct_of(path), sorted(DeltaTable(path).file_uris())
+    before, files = schema_of(path), sorted(DeltaTable(path).file_uris())
     table.alter.rename_column("ID", "no. (1)")
     table.alter.rename_column("s.y.element.z", "deep")
     table.alter.rename_column("s.x", "X")
     table.alter.rename_column("part", "p q")
-    after = struct_of(path)
+    after = schema_of(path)
     assert after.names == ["no. (1)", "s", "p q", "d"]
     assert [physical_name(f) for f in after] == [physical_name(f) for f in before]
     assert [field_id(f) for f in after] == [field_id(f) for f in before]
@@ -85,7 +82,7 @@ def test_a_dropped_column_never_comes_back(path):
     table = make(path, dataSkippingStatsColumns="id,s.x,d")
     result = table.alter.drop_columns(["s.x", "d", "no such one"], if_exists=True)
     assert result.version == 1
-    assert struct_of(path).names == ["id", "s", "part"]
+    assert schema_of(path).names == ["id", "s", "part"]
     assert table.metadata().configuration["delta.dataSkippingStatsColumns"] == "id"
     assert last_info(path)["operationParameters"] == {"columns": '["s.x","d"]'}
     assert rows(path)[0]["s"] == {"y": [{"z": 1}, None]}
@@ -161,7 +158,7 @@ def test_every_widening(path):
         assert set(found.column(name).to_pylist()) == {None, value, more}
         literal = pa.scalar(value, kind)
         assert DeltaTable(path).to_pyarrow_table(filters=pa.compute.field(name) == literal).num_rows == 1
-    (change,) = struct_of(path).field("m").metadata["delta.typeChanges"]
+    (change,) = schema_of(path).field("m").metadata["delta.typeChanges"]
     assert change == {"fromType": "decimal(5,2)", "toType": "decimal(9,4)"}
     DeltaTable(path).optimize.compact()
     assert DeltaTable(path).to_pyarrow_table().sort_by("i").equals(found.sort_by("i"))
@@ -182,7 +179,7 @@ def test_types_change_within_arrays_maps_and_structs(path):
     table.alter.change_type("m.key", "int")
     table.alter.change_type("m.value", pa.float64())
     table.alter.change_type("s.element.d", "timestamp_ntz")
-    schema = struct_of(path)
+    schema = schema_of(path)
     assert schema.field("a").metadata["delta.typeChanges"] == [
         {"fromType": "byte", "toType": "integer", "fieldPath": "element.element"},
         {"fromType": "integer", "toType": "long", "fieldPath": "element.element"},
@@ -225,7 +222,7 @@ def test_types_change_only_where_the_table_says_so(path):
     assert DeltaTable(path).version() == 1
     wider = ROWS.slice(0, 1).set_column(0, "id", pa.array([2**40]))
     write_deltalake(path, wider, mode="append", schema_mode="merge")
-    assert struct_of(path).field("id").metadata["delta.typeChanges"] == [{"fromType": "integer", "toType": "long"}]
+    assert schema_of(path).field("id").metadata["delta.typeChanges"] == [{"fromType": "integer", "toType": "long"}]
     assert [row["id"] for row in rows(path)] == [1, 2, 3, 2**40]
 
 
@@ -278,7 +275,7 @@ def test_nulls(path):
     with pytest.raises(errors.InvalidArgumentError, match="within an array"):
         table.alter.set_nullable("s.y.element.z", False)
     table.alter.set_nullable("id", False)
-    assert not struct_of(path).field("id").nullable
+    assert not schema_of(path).field("id").nullable
     with pytest.raises(errors.ConstraintViolationError, match="id"):
         write_deltalake(path, pa.table({"id": pa.array([None], pa.int32())}), mode="append")
     assert table.alter.set_nullable("id", False).version is None

@@ -15,6 +15,7 @@ from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
 from refdelta.core.log.actions import DomainMetadata, Txn
 from refdelta.core.log.codec import encode_commit
 from refdelta.engine.work.executor import ThreadExecutor
+from written_tables import commit_file
 
 SMALL = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
 
@@ -27,19 +28,15 @@ def table(tmp_path):
     return path
 
 
-def log(path, version):
-    return path / "_delta_log" / f"{version:020d}.json"
-
-
 def everything(path):
     return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
 def edit(path, version, change):
-    actions = [json.loads(line) for line in log(path, version).read_text().splitlines()]
+    actions = [json.loads(line) for line in commit_file(path, version).read_text().splitlines()]
     for action in actions:
         change(action)
-    log(path, version).write_text("".join(json.dumps(a) + "\n" for a in actions))
+    commit_file(path, version).write_text("".join(json.dumps(a) + "\n" for a in actions))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +52,7 @@ def edit(path, version, change):
 )
 @pytest.mark.breaks_tables
 def test_a_corrupt_commit_names_file_and_line(table, damage, line):
-    file = log(table, 1)
+    file = commit_file(table, 1)
     file.write_text(damage(file.read_text()))
     before = everything(table)
     for attempt in (lambda: DeltaTable(table), lambda: write_deltalake(table, SMALL, mode="append")):
@@ -69,21 +66,23 @@ def test_a_corrupt_commit_names_file_and_line(table, damage, line):
 
 @pytest.mark.breaks_tables
 def test_invalid_utf8_in_a_commit(table):
-    log(table, 1).write_bytes(log(table, 1).read_bytes() + b'{"txn":{"appId":"\xff\xfe","version":1}}\n')
+    commit_file(table, 1).write_bytes(
+        commit_file(table, 1).read_bytes() + b'{"txn":{"appId":"\xff\xfe","version":1}}\n'
+    )
     with pytest.raises(errors.InvalidLogError, match=f"{1:020d}.json"):
         DeltaTable(table)
 
 
 @pytest.mark.breaks_tables
 def test_an_empty_commit_file(table):
-    log(table, 1).write_bytes(b"")
+    commit_file(table, 1).write_bytes(b"")
     with pytest.raises(errors.InvalidLogError, match=f"{1:020d}.json"):
         DeltaTable(table)
 
 
 @pytest.mark.breaks_tables
 def test_a_missing_commit_names_the_version(table):
-    log(table, 1).unlink()
+    commit_file(table, 1).unlink()
     before = everything(table)
     with pytest.raises(errors.InvalidLogError, match="1"):
         DeltaTable(table)
@@ -100,7 +99,7 @@ def test_a_damaged_checkpoint_is_passed_over_while_the_commits_are_there(table, 
     data = file.read_bytes()
     file.write_bytes(data[:size])
     assert DeltaTable(table).count() == 9
-    log(table, 0).unlink()
+    commit_file(table, 0).unlink()
     with pytest.raises(errors.InvalidLogError, match="checkpoint"):
         DeltaTable(table)
 
@@ -216,9 +215,9 @@ def test_wrong_options_and_uris(tmp_path):
 
 @pytest.mark.breaks_tables
 def test_a_log_without_metadata_or_protocol(table):
-    text = log(table, 0).read_text().splitlines()
+    text = commit_file(table, 0).read_text().splitlines()
     for missing in ("metaData", "protocol"):
-        log(table, 0).write_text("\n".join(line for line in text if f'"{missing}"' not in line[:20]) + "\n")
+        commit_file(table, 0).write_text("\n".join(line for line in text if f'"{missing}"' not in line[:20]) + "\n")
         with pytest.raises(errors.InvalidLogError, match=missing):
             DeltaTable(table)
 

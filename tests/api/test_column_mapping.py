@@ -13,7 +13,8 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.table.column_mapping import greatest_id
-from refdelta.table.types import every_field, field_id, parse_schema, physical_name
+from refdelta.table.types import every_field, field_id, physical_name
+from written_tables import schema_of
 
 NESTED = pa.struct([("x", pa.int64()), ("tags", pa.list_(pa.string()))])
 ROWS = pa.table(
@@ -36,10 +37,6 @@ def mapped(path, mode, **configuration):
 
 def rows(path) -> list[dict[str, Any]]:
     return DeltaTable(path).to_pyarrow_table().sort_by("id no.").to_pylist()
-
-
-def schema_of(path):
-    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def live_adds(path) -> list[dict[str, Any]]:

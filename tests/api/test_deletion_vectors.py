@@ -16,14 +16,10 @@ from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
-from written_tables import actions, with_vector
+from written_tables import actions, ids_of, with_vector
 
 ENABLED = {"delta.enableDeletionVectors": "true"}
 FEATURES = {"appendOnly", "invariants", "deletionVectors"}
-
-
-def ids(path, **options):
-    return sorted(DeltaTable(path, **options).to_pyarrow_table().column("id").to_pylist())
 
 
 def vectors(path):
@@ -83,7 +79,7 @@ def test_with_the_property_off_files_keep_their_vectors_and_get_no_new_ones(path
     (hidden,) = vectors(path).values()
     assert hidden == BitMap64([3])
     assert "deletionVector" not in actions(path, 4, "add")[0]
-    assert ids(path) == [n for n in range(20) if n not in (3, 5, 13)]
+    assert ids_of(path) == [n for n in range(20) if n not in (3, 5, 13)]
 
 
 def test_a_feature_that_forbids_vectors_is_refused_with_the_property(tmp_path):
@@ -100,7 +96,7 @@ def test_a_delete_hides_rows_and_writes_no_data_file(path):
     files = sorted(path.glob("*.parquet"))
     result = DeltaTable(path).delete("id IN (3, 4, 12)")
     assert sorted(path.glob("*.parquet")) == files
-    assert ids(path) == [n for n in range(20) if n not in (3, 4, 12)]
+    assert ids_of(path) == [n for n in range(20) if n not in (3, 4, 12)]
     before = {add["path"]: add for version in (0, 1) for add in actions(path, version, "add")}
     adds = {add["path"]: add for add in actions(path, 2, "add")}
     removes = {remove["path"]: remove for remove in actions(path, 2, "remove")}
@@ -159,7 +155,7 @@ def test_a_file_whose_rows_all_go_is_removed(path):
     assert (result["num_removed_files"], result["num_deletion_vectors_removed"]) == (1, 1)
     assert (metrics(path)["numRemovedFiles"], metrics(path)["numDeletionVectorsAdded"]) == (1, 1)
     assert metrics(path)["numRemovedBytes"] > 0
-    assert ids(path) == list(range(11, 20))
+    assert ids_of(path) == list(range(11, 20))
 
 
 def test_large_vectors_lie_in_one_file_at_the_root(tmp_path):
@@ -171,11 +167,11 @@ def test_large_vectors_lie_in_one_file_at_the_root(tmp_path):
     table.delete("id % 7 = 0")
     (name,) = vector_files(where)
     assert (where / name).exists()
-    assert ids(where) == [n for n in range(20_000) if n % 7]
+    assert ids_of(where) == [n for n in range(20_000) if n % 7]
     table.delete("id % 11 = 0")
     assert len(vector_files(where)) == 2
-    assert ids(where) == [n for n in range(20_000) if n % 7 and n % 11]
-    assert ids(where, version=2) == [n for n in range(20_000) if n % 7]
+    assert ids_of(where) == [n for n in range(20_000) if n % 7 and n % 11]
+    assert ids_of(where, version=2) == [n for n in range(20_000) if n % 7]
 
 
 @pytest.mark.breaks_tables
@@ -191,7 +187,7 @@ def test_files_without_statistics_get_the_count_that_a_vector_needs(tmp_path):
     (add,) = actions(tmp_path, 3, "add")
     assert json.loads(add["stats"]) == {"numRecords": 10, "tightBounds": False}
     assert (result["num_deleted_rows"], result["num_deletion_vectors_updated"]) == (1, 1)
-    assert ids(tmp_path) == [1, 2, 3, 5, 6, 7, 8]
+    assert ids_of(tmp_path) == [1, 2, 3, 5, 6, 7, 8]
     assert DeltaTable(tmp_path).count() == 7
     table.delete("id > 0")
     assert not vectors(tmp_path)
@@ -206,7 +202,7 @@ def test_a_count_that_is_wrong_in_the_log_costs_no_row(tmp_path):
     (tmp_path / "_delta_log" / f"{0:020d}.crc").unlink()
     DeltaTable(tmp_path).delete("id < 3")
     assert json.loads(actions(tmp_path, 1, "add")[0]["stats"])["numRecords"] == 10
-    assert ids(tmp_path) == list(range(3, 10))
+    assert ids_of(tmp_path) == list(range(3, 10))
 
 
 def test_statistics_that_a_checkpoint_has_as_structs_alone_outlive_a_vector(tmp_path):
@@ -246,7 +242,7 @@ def test_an_update_of_all_rows_removes_the_files(path):
     assert not vectors(path)
     assert (result["num_removed_files"], result["num_updated_rows"]) == (2, 19)
     assert metrics(path)["numDeletionVectorsRemoved"] == 1
-    assert ids(path) == list(range(1, 20))
+    assert ids_of(path) == list(range(1, 20))
 
 
 def test_an_update_moves_rows_between_partitions(tmp_path):
@@ -275,7 +271,7 @@ def test_a_statement_that_fails_leaves_nothing(path):
     txn.commit()
     assert len(sorted(path.rglob("*.parquet"))) == len([file for file in files if file.suffix == ".parquet"]) + 1
     assert not vectors(path)
-    assert ids(path) == [*range(20), 99]
+    assert ids_of(path) == [*range(20), 99]
 
 
 # --- MERGE ---
@@ -333,7 +329,7 @@ def test_a_merge_by_source_hides_the_rest(path):
     )
     assert list(vectors(path).values()) == [BitMap64([0, 1])]
     assert (result["num_target_rows_deleted"], result["num_target_rows_updated"]) == (1, 1)
-    assert ids(path) == list(range(1, 20))
+    assert ids_of(path) == list(range(1, 20))
 
 
 def test_a_merge_that_grows_the_schema(path):
@@ -356,7 +352,7 @@ def test_replace_where_hides_the_rows_of_its_predicate(path):
     new = pa.table({"id": [4, 5], "v": [0, 0], "p": [0, 0]})
     result = write_deltalake(path, new, mode="overwrite", predicate="id > 3 AND id < 12")
     assert sorted(map(list, vectors(path).values())) == [[0, 1], [4, 5, 6, 7, 8, 9]]
-    assert ids(path) == [0, 1, 2, 3, 4, 5, *range(12, 20)]
+    assert ids_of(path) == [0, 1, 2, 3, 4, 5, *range(12, 20)]
     assert (result["num_added_files"], result["num_removed_files"], result["num_copied_rows"]) == (1, 0, 0)
     assert result["num_deletion_vectors_added"] == 2
 
@@ -374,7 +370,7 @@ def test_what_takes_all_rows_removes_the_files(path, statement):
     removes = actions(path, 3, "remove")
     assert len(removes) == 2
     assert sum("deletionVector" in remove for remove in removes) == 1
-    assert ids(path) == ([1] if statement == "overwrite" else [])
+    assert ids_of(path) == ([1] if statement == "overwrite" else [])
 
 
 def test_dynamic_partition_overwrite(tmp_path):
@@ -383,7 +379,7 @@ def test_dynamic_partition_overwrite(tmp_path):
     DeltaTable(tmp_path).delete("id IN (2, 4)")
     new = pa.table({"id": [7], "p": ["b"]})
     write_deltalake(tmp_path, new, mode="overwrite", partition_overwrite="dynamic")
-    assert ids(tmp_path) == [0, 1, 5, 7]
+    assert ids_of(tmp_path) == [0, 1, 5, 7]
     (remove,) = actions(tmp_path, 2, "remove")
     assert remove["deletionVector"]["cardinality"] == 1
 
@@ -399,7 +395,7 @@ def test_append_only_tables_refuse(tmp_path):
         with pytest.raises(errors.ConstraintViolationError, match="append-only"):
             statement()
     merge(tmp_path, {"id": [1, 3]}).when_not_matched_insert_all().execute()
-    assert ids(tmp_path) == [1, 2, 3]
+    assert ids_of(tmp_path) == [1, 2, 3]
 
 
 # --- what readers see ---
@@ -435,7 +431,7 @@ def test_a_delete_by_hand_reads_what_it_sees(path):
         txn.delete("id = 4")
         txn.append(pa.table({"id": [100], "v": [0], "p": [0]}))
         txn.commit()
-    assert ids(path) == [3, *range(5, 20), 100]
+    assert ids_of(path) == [3, *range(5, 20), 100]
 
 
 # --- next to other writers ---
@@ -461,7 +457,7 @@ def test_a_merge_asks_new_rows_whether_they_match_its_source(path, own, theirs, 
                 txn.commit()
         else:
             txn.commit()
-    assert ids(path).count(1_500) == 1
+    assert ids_of(path).count(1_500) == 1
 
 
 def test_statements_on_other_rows_of_one_file_all_commit(path):
@@ -488,7 +484,7 @@ def test_statements_on_one_row_have_one_winner_and_the_loser_leaves_nothing(tmp_
     first.commit()
     with pytest.raises(errors.ConcurrentModificationError):
         second.commit()
-    assert ids(where) == [n for n in range(10_000) if n % 3]
+    assert ids_of(where) == [n for n in range(10_000) if n % 3]
     assert len(vector_files(where)) == 1
 
 

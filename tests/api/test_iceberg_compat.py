@@ -11,7 +11,8 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.table.column_mapping import nested_ids
-from refdelta.table.types import field_id, parse_schema, physical_name
+from refdelta.table.types import field_id, physical_name
+from written_tables import schema_of
 
 MAPS = pa.map_(pa.string(), pa.list_(pa.struct([("q", pa.list_(pa.int32()))])))
 ROWS = pa.table(
@@ -30,10 +31,6 @@ V1, V2 = ({f"delta.enableIcebergCompatV{version}": "true"} for version in (1, 2)
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "t"
-
-
-def struct_of(path):
-    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def live(path):
@@ -56,7 +53,7 @@ def ids_of(field, path=()):
 
 def check(path):
     """What the specification asks of every file and of the schema."""
-    schema = struct_of(path)
+    schema = schema_of(path)
     partitioning = [physical_name(schema.field(name)) for name in DeltaTable(path).metadata().partition_columns]
     assert live(path)
     for file in live(path):
@@ -89,7 +86,7 @@ def test_a_new_table(path):
     assert table.protocol().min_reader_version == 2
     assert table.to_pyarrow_table().sort_by("id").equals(ROWS)
     check(path)
-    column = struct_of(path).field("m")
+    column = schema_of(path).field("m")
     name = physical_name(column)
     assert set(nested_ids(column)) == {f"{name}.key", f"{name}.value", f"{name}.value.element"}
     more = ROWS.slice(0, 1).append_column("new", pa.array([[1.5]]))
@@ -203,7 +200,7 @@ def test_an_upgrade_rewrites_every_file(path, mapped):
     assert table.to_pyarrow_table().sort_by("id").equals(before.sort_by("id"))
     assert len(live(path)) == 2
     for file in live(path):
-        assert file.schema_arrow.names[-1] == physical_name(struct_of(path).field("p"))
+        assert file.schema_arrow.names[-1] == physical_name(schema_of(path).field("p"))
     actions = [json.loads(line) for line in (path / "_delta_log" / f"{3:020d}.json").read_text().splitlines()]
     changes = [body["dataChange"] for action in actions for kind, body in action.items() if kind in ("add", "remove")]
     assert len(changes) == 6

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import CommitProperties, DeltaTable, errors, write_deltalake
+from written_tables import ids_of
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "p": ["a", "b", "b c"]})
 
@@ -24,17 +25,13 @@ def lose(place, name):
     return str(path.relative_to(place))
 
 
-def ids(place):
-    return sorted(DeltaTable(place).to_pyarrow_table().column("id").to_pylist())
-
-
 def test_entries_of_missing_files_leave_the_table(place):
     gone = [lose(place, "b"), lose(place, "b c")]
     with pytest.raises(errors.DataFileNotFoundError):
-        ids(place)
+        ids_of(place)
     result = DeltaTable(place).repair(commit_properties=CommitProperties(user_metadata="lost"))
     assert (result.version, result["dry_run"], sorted(result["files_removed"])) == (1, False, sorted(gone))
-    assert ids(place) == [1]
+    assert ids_of(place) == [1]
     (commit,) = DeltaTable(place).history(1)
     assert (commit["operation"], commit["userMetadata"]) == ("FSCK", "lost")
     lines = [json.loads(line) for line in (place / "_delta_log" / f"{1:020}.json").read_text().splitlines()]
@@ -80,4 +77,4 @@ def test_concurrent_appends_and_other_files_do_not_conflict(place):
         write_deltalake(place, ROWS.slice(0, 1), mode="append")
         DeltaTable(place).delete("p = 'b c'")
         assert txn.commit().version == 3
-    assert ids(place) == [1, 1]
+    assert ids_of(place) == [1, 1]

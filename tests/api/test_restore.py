@@ -13,6 +13,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.table.features import features_of
+from written_tables import commit_of
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
@@ -20,11 +21,6 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 def rows(table, version=None):
     at = table if version is None else DeltaTable(table.table_uri, version=version)
     return sorted(at.to_pyarrow_table().to_pylist(), key=lambda row: json.dumps(row, default=str))
-
-
-def log_of(path, version):
-    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(params=[{}, VECTORS], ids=["plain", "vectors"])
@@ -63,9 +59,9 @@ def test_a_vector_that_shrinks_and_grows(path):
     assert [row["id"] for row in rows(table)] == [0, 1, 2, 3, 4]
     table.restore(1)
     assert [row["id"] for row in rows(table)] == [0, 1, 3, 4]
-    removed = [a["remove"] for a in log_of(path, 6) if "remove" in a]
-    added = [a["add"] for a in log_of(path, 6) if "add" in a]
-    (live,) = (a["add"] for a in log_of(path, 1) if "add" in a)
+    removed = [a["remove"] for a in commit_of(path, 6) if "remove" in a]
+    added = [a["add"] for a in commit_of(path, 6) if "add" in a]
+    (live,) = (a["add"] for a in commit_of(path, 1) if "add" in a)
     assert [(a["path"], a.get("deletionVector"), a["stats"], a["dataChange"]) for a in added] == [
         (live["path"], live.get("deletionVector"), live["stats"], True)
     ]
@@ -76,7 +72,7 @@ def test_only_what_changes_is_in_the_log(path):
     table = DeltaTable(path)
     table.restore(2)
     table.restore(3)
-    assert [set(action) for action in log_of(path, 6)] == [{"commitInfo"}, {"metaData"}]
+    assert [set(action) for action in commit_of(path, 6)] == [{"commitInfo"}, {"metaData"}]
     assert table.restore(3).version is None
     assert table.version() == 6
 

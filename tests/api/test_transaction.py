@@ -8,21 +8,14 @@ import pyarrow as pa
 import pytest
 
 from refdelta import AppTransaction, CommitProperties, DeltaTable, errors, write_deltalake
-
-
-def ids(*values):
-    return pa.table({"id": pa.array(values, pa.int64())})
-
-
-def held(path):
-    return sorted(DeltaTable(path).to_pyarrow_table().column("id").to_pylist())
+from written_tables import id_rows, ids_of
 
 
 @pytest.fixture
 def path(tmp_path):
     where = tmp_path / "t"
-    write_deltalake(where, ids(1, 2))
-    write_deltalake(where, ids(11, 12), mode="append")
+    write_deltalake(where, id_rows(1, 2))
+    write_deltalake(where, id_rows(11, 12), mode="append")
     return where
 
 
@@ -33,21 +26,21 @@ def data_files(path):
 def test_nothing_is_visible_before_the_commit_nor_to_the_transaction_itself(path):
     table = DeltaTable(path)
     txn = table.begin()
-    txn.append(ids(3))
-    txn.append(ids(4))
+    txn.append(id_rows(3))
+    txn.append(id_rows(4))
     assert sorted(txn.read().column("id").to_pylist()) == [1, 2, 11, 12]
-    assert held(path) == [1, 2, 11, 12]
+    assert ids_of(path) == [1, 2, 11, 12]
     result = txn.commit()
     assert result.version == 2 == table.version()
-    assert held(path) == [1, 2, 3, 4, 11, 12]
+    assert ids_of(path) == [1, 2, 3, 4, 11, 12]
     assert result["num_added_rows"] == 2
 
 
 def test_blind_appends_pass_each_other_and_say_that_they_are_blind(path):
     table = DeltaTable(path)
     one, two = table.begin(), table.begin()
-    one.append(ids(3))
-    two.append(ids(4))
+    one.append(id_rows(3))
+    two.append(id_rows(4))
     assert two.commit().version == 2
     result = one.commit()
     assert (result.version, result.rebased_over) == (3, (2,))
@@ -58,14 +51,14 @@ def test_an_append_after_a_read_is_not_blind(path):
     table = DeltaTable(path)
     one, two = table.begin(), table.begin()
     assert one.read(predicate="id < 5").column("id").to_pylist() == [1, 2]
-    one.append(ids(3))
+    one.append(id_rows(3))
     two.read()
-    two.append(ids(4))
+    two.append(id_rows(4))
     two.commit()
     with pytest.raises(errors.ConcurrentAppendException):
         one.commit()
     assert table.history(1)[0]["isBlindAppend"] is False
-    assert held(path) == [1, 2, 4, 11, 12]
+    assert ids_of(path) == [1, 2, 4, 11, 12]
 
 
 def test_read_takes_columns_and_every_form_of_predicate(path):
@@ -82,13 +75,13 @@ def test_read_takes_columns_and_every_form_of_predicate(path):
 def test_overwrite_all_and_by_predicate(path):
     table = DeltaTable(path)
     with table.begin() as txn:
-        txn.overwrite(ids(13), predicate="id > 10")
+        txn.overwrite(id_rows(13), predicate="id > 10")
         assert txn.commit()["num_removed_files"] == 1
-    assert held(path) == [1, 2, 13]
+    assert ids_of(path) == [1, 2, 13]
     with table.begin() as txn:
-        txn.overwrite(ids(7))
+        txn.overwrite(id_rows(7))
         txn.commit()
-    assert held(path) == [7]
+    assert ids_of(path) == [7]
 
 
 def test_a_transaction_that_writes_nothing_commits_nothing(path):
@@ -98,7 +91,7 @@ def test_a_transaction_that_writes_nothing_commits_nothing(path):
     assert txn.commit().version is None
     assert table.begin().commit().version is None
     txn = table.begin()
-    txn.append(ids())
+    txn.append(id_rows())
     assert txn.commit().version is None
     assert DeltaTable(path).version() == 1
 
@@ -106,7 +99,7 @@ def test_a_transaction_that_writes_nothing_commits_nothing(path):
 def fail_after_writing(path):
     before = data_files(path)
     with DeltaTable(path).begin() as txn:
-        txn.append(ids(3))
+        txn.append(id_rows(3))
         assert data_files(path) != before
         raise ZeroDivisionError
 
@@ -120,26 +113,26 @@ def test_what_was_written_is_removed_without_a_commit(path, leave):
             fail_after_writing(path)
     elif leave == "silently":
         with table.begin() as txn:
-            txn.append(ids(3))
+            txn.append(id_rows(3))
     elif leave == "conflict":
         txn = table.begin()
         txn.read()
-        txn.append(ids(3))
-        write_deltalake(path, ids(), mode="overwrite")
+        txn.append(id_rows(3))
+        write_deltalake(path, id_rows(), mode="overwrite")
         with pytest.raises(errors.ConcurrentModificationError):
             txn.commit()
     else:
         txn = table.begin()
-        txn.append(ids(3))
+        txn.append(id_rows(3))
         txn.abort()
     assert data_files(path) == before
 
 
 def test_a_transaction_that_is_over_says_so(path):
     txn = DeltaTable(path).begin()
-    txn.append(ids(3))
+    txn.append(id_rows(3))
     txn.commit()
-    for verb in (txn.commit, txn.abort, txn.read, lambda: txn.append(ids(4)), lambda: txn.overwrite(ids(4))):
+    for verb in (txn.commit, txn.abort, txn.read, lambda: txn.append(id_rows(4)), lambda: txn.overwrite(id_rows(4))):
         with pytest.raises(errors.InvalidArgumentError, match=r"was committed already; begin\(\) starts another one"):
             verb()
     txn = DeltaTable(path).begin()
@@ -150,21 +143,21 @@ def test_a_transaction_that_is_over_says_so(path):
 
 def test_one_statement_a_transaction(path):
     txn = DeltaTable(path).begin()
-    txn.overwrite(ids(3))
-    txn.append(ids(4))
+    txn.overwrite(id_rows(3))
+    txn.append(id_rows(4))
     with pytest.raises(errors.InvalidArgumentError, match=r"cannot overwrite.*holds a statement already \(overwrite\)"):
-        txn.overwrite(ids(5))
+        txn.overwrite(id_rows(5))
     txn.commit()
-    assert held(path) == [3, 4]
+    assert ids_of(path) == [3, 4]
 
 
 def test_application_transactions_are_idempotent(path):
     table = DeltaTable(path)
     for _ in range(2):
         txn = table.begin(app_id="etl", app_version=1)
-        txn.append(ids(3))
+        txn.append(id_rows(3))
         txn.commit()
-    assert held(path) == [1, 2, 3, 11, 12]
+    assert ids_of(path) == [1, 2, 3, 11, 12]
     assert table.transaction_version("etl") == 1
     with pytest.raises(errors.InvalidArgumentError, match="go together"):
         table.begin(app_id="etl")
@@ -175,9 +168,11 @@ def recording(**versions):
 
 
 WRITES = {
-    "write_deltalake": lambda path, noted: write_deltalake(path, ids(3), mode="append", commit_properties=noted),
-    "a handle": lambda path, noted: write_deltalake(DeltaTable(path), ids(3), mode="append", commit_properties=noted),
-    "overwrite": lambda path, noted: write_deltalake(path, ids(3), mode="overwrite", commit_properties=noted),
+    "write_deltalake": lambda path, noted: write_deltalake(path, id_rows(3), mode="append", commit_properties=noted),
+    "a handle": lambda path, noted: write_deltalake(
+        DeltaTable(path), id_rows(3), mode="append", commit_properties=noted
+    ),
+    "overwrite": lambda path, noted: write_deltalake(path, id_rows(3), mode="overwrite", commit_properties=noted),
     "begin": lambda path, noted: DeltaTable(path).begin(commit_properties=noted),
     "delete": lambda path, noted: DeltaTable(path).delete("id = 1", commit_properties=noted),
     "compact": lambda path, noted: DeltaTable(path).optimize.compact(commit_properties=noted),
@@ -188,13 +183,13 @@ WRITES = {
     "vacuum": lambda path, noted: DeltaTable(path).vacuum(
         retention_hours=0, enforce_retention_duration=False, dry_run=False, commit_properties=noted
     ),
-    "create": lambda path, noted: DeltaTable.create(path, ids().schema, mode="overwrite", commit_properties=noted),
+    "create": lambda path, noted: DeltaTable.create(path, id_rows().schema, mode="overwrite", commit_properties=noted),
 }
 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_versions_of_applications_that_are_recorded_in_part_are_an_error(path, write):
-    write_deltalake(path, ids(5), mode="overwrite", commit_properties=recording(x=4, z=1))
+    write_deltalake(path, id_rows(5), mode="overwrite", commit_properties=recording(x=4, z=1))
     before, version = data_files(path), DeltaTable(path).version()
     with pytest.raises(errors.InvalidArgumentError) as caught:
         WRITES[write](path, recording(x=3, y=2, z=7))
@@ -216,11 +211,11 @@ def test_a_write_is_skipped_if_all_versions_of_its_applications_are_recorded(pat
 
 def test_a_handle_that_has_not_seen_what_was_recorded_meanwhile(path):
     table = DeltaTable(path)
-    write_deltalake(table, ids(3), mode="append")
-    write_deltalake(path, ids(4), mode="append", commit_properties=recording(x=1))
+    write_deltalake(table, id_rows(3), mode="append")
+    write_deltalake(path, id_rows(4), mode="append", commit_properties=recording(x=1))
     with pytest.raises(errors.InvalidArgumentError, match="'x' at version 1"):
-        write_deltalake(table, ids(5), mode="append", commit_properties=recording(x=1, y=1))
-    assert held(path) == [1, 2, 3, 4, 11, 12]
+        write_deltalake(table, id_rows(5), mode="append", commit_properties=recording(x=1, y=1))
+    assert ids_of(path) == [1, 2, 3, 4, 11, 12]
 
 
 @pytest.mark.parametrize("statement", ["delete", "update", "merge"])
@@ -235,24 +230,24 @@ def test_a_statement_that_matches_nothing_records_its_application(path, statemen
             elif statement == "update":
                 txn.update({"id": "4"}, predicate="id = 3")
             else:
-                txn.merge(ids(3), "t.id = s.id").when_matched_delete().execute()
+                txn.merge(id_rows(3), "t.id = s.id").when_matched_delete().execute()
             return txn.commit().version
 
     assert run() == 2
     assert table.history(1)[0]["operation"] == statement.upper()
-    write_deltalake(path, ids(3), mode="append")
+    write_deltalake(path, id_rows(3), mode="append")
     assert run() is None
-    assert held(path) == [1, 2, 3, 11, 12]
+    assert ids_of(path) == [1, 2, 3, 11, 12]
 
 
 def test_isolation_may_be_stricter_than_the_tables_and_is_noted(tmp_path, path):
     table = DeltaTable(path)
     txn = table.begin(isolation="Serializable")
-    txn.append(ids(3))
+    txn.append(id_rows(3))
     txn.commit()
     assert table.history(1)[0]["isolationLevel"] == "Serializable"
     strict = tmp_path / "strict"
-    write_deltalake(strict, ids(1), configuration={"delta.isolationLevel": "Serializable"})
+    write_deltalake(strict, id_rows(1), configuration={"delta.isolationLevel": "Serializable"})
     with pytest.raises(errors.InvalidArgumentError, match="weaker than the table's"):
         DeltaTable(strict).begin(isolation="WriteSerializable")
     with pytest.raises(errors.InvalidArgumentError, match="isolation level 'SnapshotIsolation' does not exist"):
@@ -267,7 +262,7 @@ def test_data_of_the_table_itself_counts_as_read(path):
     assert table.count() == 8
     assert table.history(1)[0]["isBlindAppend"] is False
     old = DeltaTable(path).scan()
-    write_deltalake(path, ids(5), mode="append")
+    write_deltalake(path, id_rows(5), mode="append")
     with pytest.raises(errors.InvalidArgumentError, match=r"version 2 of this table, but .* version 3"):
         table.begin().append(old)
     txn = table.begin()
@@ -281,7 +276,7 @@ def test_data_of_the_table_itself_counts_as_read(path):
 def test_a_commit_that_is_refused_leaves_nothing(path, name):
     before = data_files(path)
     txn = DeltaTable(path).begin(commit_properties=CommitProperties(custom_metadata={name: "MINE"}))
-    txn.append(ids(3))
+    txn.append(id_rows(3))
     with pytest.raises(errors.InvalidArgumentError, match="custom_metadata"):
         txn.commit()
     assert data_files(path) == before
@@ -290,14 +285,14 @@ def test_a_commit_that_is_refused_leaves_nothing(path, name):
 def test_a_file_without_a_row_that_matched_was_not_read(tmp_path):
     """The statistics of the files overlap, so both statements look into both; each finds rows in one of them."""
     where = tmp_path / "t"
-    write_deltalake(where, ids(1, 20))
-    write_deltalake(where, ids(2, 19), mode="append")
+    write_deltalake(where, id_rows(1, 20))
+    write_deltalake(where, id_rows(2, 19), mode="append")
     table = DeltaTable(where)
     one, two = table.begin(isolation="Serializable"), table.begin(isolation="Serializable")
     one.delete("id = 2")
     two.update({"id": "21"}, predicate="id = 20")
     assert [one.commit().version, two.commit().version] == [2, 3]
-    assert held(where) == [1, 19, 21]
+    assert ids_of(where) == [1, 19, 21]
 
 
 def test_a_pinned_handle_begins_nothing(path):

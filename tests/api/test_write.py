@@ -11,15 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from refdelta import AppTransaction, CommitProperties, DeltaTable, errors, write_deltalake
+from written_tables import commit_of
 
 
 def rows(table, *keys):
     return sorted(table.to_pyarrow_table().to_pylist(), key=lambda r: tuple(str(r[k]) for k in keys or r))
-
-
-def commit_of(path, version):
-    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def info_of(path, version):

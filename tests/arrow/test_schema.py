@@ -40,25 +40,9 @@ from refdelta.table.types import (
     StructField,
     StructType,
 )
+from type_strategies import DECIMALS, PRIMITIVE_NAMES
 
-PRIMITIVES = st.sampled_from(
-    [
-        "string",
-        "long",
-        "integer",
-        "short",
-        "byte",
-        "float",
-        "double",
-        "boolean",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "void",
-    ]
-).map(PrimitiveType)
-DECIMALS = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: DecimalType(p, s)))
+PRIMITIVES = st.sampled_from(PRIMITIVE_NAMES).map(PrimitiveType)
 
 
 def not_void(kind):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from catalog.contract import leave_unpublished
+from catalog.contract import ids, leave_unpublished
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog
 from refdelta.engine.log import managed_log
@@ -44,10 +44,6 @@ def settled():
 def log_names(table):
     settled()
     return {info.key for info in table.store.inner.list("_delta_log/0")}
-
-
-def ids(table):
-    return sorted(table.to_pyarrow_table(["id"]).column("id").to_pylist())
 
 
 def test_times_without_a_zone_are_those_of_the_handle(catalog):

@@ -12,6 +12,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
+from catalog.contract import ids
 from catalog.serving import TOKEN, Proxy, serving
 from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.catalog import SqlCatalog, UnityCatalog, unity_http
@@ -57,10 +58,6 @@ def table(catalog, name):
 def unpublished(monkeypatch):
     """No writer publishes in the background."""
     monkeypatch.setattr(background, "run", lambda *_, **__: True)
-
-
-def ids(table):
-    return sorted(table.to_pyarrow_table(["id"]).column("id").to_pylist())
 
 
 def append(table, *new):

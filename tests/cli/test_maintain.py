@@ -12,6 +12,7 @@ from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.api.table_transaction import TableTransaction
 from refdelta.cli import maintaining
 from refdelta.transaction.results import CommitResult
+from written_tables import ids_of
 
 NOW = ("--retention-hours", 0, "--no-enforce-retention-duration")
 
@@ -29,20 +30,16 @@ def small(tmp_path):
     return path
 
 
-def ids(path):
-    return sorted(DeltaTable(path).to_pyarrow_table().column("id").to_pylist())
-
-
 def files(path):
     return sorted(path.rglob("*"))
 
 
 def test_optimize_puts_small_files_together(cli, small):
-    before = ids(small)
+    before = ids_of(small)
     result = cli("optimize", small, "--message", "nightly")
     assert result.out.startswith("version 5: 4 files of ")
     assert " rewritten as 2 of " in result.out
-    assert (ids(small), DeltaTable(small).detail()["num_files"]) == (before, 2)
+    assert (ids_of(small), DeltaTable(small).detail()["num_files"]) == (before, 2)
     newest = cli("history", small, "--limit", 1, "--json").json[0]
     assert (newest["operation"], newest["userMetadata"]) == ("OPTIMIZE", "nightly")
     assert cli("optimize", small).out == "no file is worth rewriting: nothing was written\n"
@@ -85,12 +82,12 @@ def test_optimize_sorts_rows(cli, small):
 
 
 def test_optimize_purges_deleted_rows(cli, small):
-    before = ids(small)
+    before = ids_of(small)
     assert cli("detail", small, "--json").json["num_deletion_vectors"] == 4
     assert cli("optimize", small, "--purge").out.startswith("version 5: 4 files of ")
     assert cli("history", small, "--limit", 1, "--json").json[0]["operation"] == "REORG"
     assert cli("detail", small, "--json").json["num_deletion_vectors"] == 0
-    assert ids(small) == before
+    assert ids_of(small) == before
 
 
 def test_optimize_clusters_a_clustered_table(cli, tmp_path):
@@ -103,7 +100,7 @@ def test_optimize_clusters_a_clustered_table(cli, tmp_path):
     assert cli("optimize", tmp_path, "--cluster").out == "no file is worth rewriting: nothing was written\n"
     assert cli("optimize", tmp_path, "--cluster", "--full", "--json").json["version"] is None
     assert cli("history", tmp_path, "--limit", 1, "--json").json[0]["operationParameters"]["clusterBy"] == '["n","id"]'
-    assert ids(tmp_path) == list(range(30))
+    assert ids_of(tmp_path) == list(range(30))
 
 
 @pytest.mark.parametrize(
@@ -144,12 +141,12 @@ def test_vacuum_only_says_what_would_go_unless_told(cli, small):
 
 def test_vacuum_removes(cli, small):
     cli("optimize", small)
-    rows = ids(small)
+    rows = ids_of(small)
     going = cli("vacuum", small, *NOW, "--json").json["files"]
     result = cli("vacuum", small, *NOW, "--no-dry-run", "--message", "weekly")
     assert result.out.startswith("version 7: 5 files of ")
     assert not any((small / name).exists() for name in going)
-    assert ids(small) == rows
+    assert ids_of(small) == rows
     commits = cli("history", small, "--limit", 2, "--json").json
     assert [commit["operation"] for commit in commits] == ["VACUUM END", "VACUUM START"]
     assert [commit["userMetadata"] for commit in commits] == ["weekly", "weekly"]
@@ -168,7 +165,7 @@ def test_vacuum_keeps_versions_and_tells_what_the_log_does_not_name(cli, small):
 def test_restore_to_a_version_and_a_time(cli, small):
     result = cli("restore", small, "--version", 1, "--message", "back")
     assert result.out.startswith("version 5: 2 files restored, 4 removed, ")
-    assert ids(small) == list(range(10))
+    assert ids_of(small) == list(range(10))
     assert cli("history", small, "--limit", 1, "--json").json[0]["userMetadata"] == "back"
     assert cli("restore", small, "--version", 1).out == "the table is so already: nothing was written\n"
     for version in range(6):

@@ -9,6 +9,7 @@ import pytest
 
 from handmade import write_commit
 from refdelta import DeltaTable, errors, write_deltalake
+from written_tables import commit_file
 
 DEEP = {"domain": "delta.clustering", "configuration": "[" * 5_000, "removed": False}
 
@@ -23,10 +24,6 @@ def odd(tmp_path):
     info = {"operation": "X", "timestamp": 2**70, "inCommitTimestamp": -(2**70), "operationParameters": [1, 2]}
     write_commit(path, 1, {"commitInfo": info}, {"add": again})
     return path
-
-
-def commit_file(path, version):
-    return path / "_delta_log" / f"{version:020d}.json"
 
 
 def test_log_shows_times_that_no_calendar_has_and_the_rest_of_the_commit(cli, odd):

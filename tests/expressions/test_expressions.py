@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from predicate_strategies import schema_of
 from refdelta.errors import ColumnNotFoundError, ExpressionError, PredicateError, SchemaMismatchError
 from refdelta.expressions.assignment import store_assign
 from refdelta.expressions.evaluate import evaluate_value, row_mask
@@ -28,13 +29,8 @@ from refdelta.table.types import (
     StructType,
 )
 
-
-def schema(**columns):
-    return StructType(tuple(StructField(name, kind) for name, kind in columns.items()))
-
-
-TARGET = schema(id=LONG, Value=STRING, s=schema(id=INTEGER))
-SOURCE = schema(id=LONG, amount=DOUBLE)
+TARGET = schema_of(id=LONG, Value=STRING, s=schema_of(id=INTEGER))
+SOURCE = schema_of(id=LONG, amount=DOUBLE)
 BOTH = Scope.of_two("t", TARGET, "s", SOURCE)
 PAIRS = pa.record_batch(
     {
@@ -74,7 +70,7 @@ def test_names_that_are_not_clear():
         Scope.of_two("t", TARGET, "T", SOURCE)
 
 
-TABLE = schema(i=INTEGER, d=DATE, ts=TIMESTAMP, x=STRING, b=BYTE)
+TABLE = schema_of(i=INTEGER, d=DATE, ts=TIMESTAMP, x=STRING, b=BYTE)
 ROWS = pa.record_batch(
     {
         "i": pa.array([0, 2, None], pa.int32()),
@@ -92,7 +88,7 @@ def test_the_time_is_that_of_the_statement():
     assert to_sql(parse_expression("now()", TABLE, now=now)) == "TIMESTAMP '2024-01-01T00:00:00.000000Z'"
     # As a constant it can be looked up in statistics.
     assert to_sql(parse_predicate("d >= date_sub(current_date(), 1)", TABLE, now=now)) == "d >= DATE '2023-12-31'"
-    named = schema(current_date=STRING)
+    named = schema_of(current_date=STRING)
     assert to_sql(parse_predicate("current_date = 'x'", named)) == "current_date = 'x'"
 
 
@@ -172,10 +168,10 @@ def test_what_a_column_does_not_take():
 
 
 def test_structs_are_stored_where_their_fields_have_the_same_names():
-    wide = schema(st=schema(A=LONG))
+    wide = schema_of(st=schema_of(A=LONG))
     batch = pa.record_batch({"st": pa.array([{"A": 1}, None])})
     value = parse_expression("st", wide)
     strict = StructType((StructField("A", LONG, nullable=False),))
     assert evaluate_value(store_assign(value, strict), batch).to_pylist() == [{"A": 1}, None]
     with pytest.raises(SchemaMismatchError):
-        store_assign(value, schema(b=LONG))
+        store_assign(value, schema_of(b=LONG))

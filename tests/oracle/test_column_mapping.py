@@ -12,7 +12,8 @@ import spark_tables
 from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.crosscheck import oracle
-from refdelta.table.types import every_field, field_id, parse_schema, physical_name
+from refdelta.table.types import every_field, field_id, physical_name
+from written_tables import schema_of
 
 pytestmark = pytest.mark.spark
 
@@ -38,10 +39,6 @@ ROWS = pa.table(
     },
     schema=SCHEMA,
 )
-
-
-def schema_of(path):
-    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def same(spark, path, count, **filters):

@@ -13,7 +13,8 @@ from comparison import assert_same_table
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.crosscheck import oracle
 from refdelta.table.column_mapping import nested_ids
-from refdelta.table.types import field_id, parse_schema, physical_name
+from refdelta.table.types import field_id, physical_name
+from written_tables import schema_of
 
 pytestmark = pytest.mark.spark
 
@@ -37,10 +38,6 @@ ROWS = pa.table(
     schema=SCHEMA,
 )
 V2 = {"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"}
-
-
-def struct_of(path):
-    return parse_schema(DeltaTable(path)._handle.snapshot.metadata.schema_string)
 
 
 def shape_of(path):
@@ -90,7 +87,7 @@ def test_both_write_the_same_files(quick_spark, tmp_path, maker):
     spark_tables.write(spark, path, ROWS)
     write_deltalake(path, ROWS, mode="append")
     (shape,) = shape_of(path)
-    schema = struct_of(path)
+    schema = schema_of(path)
     assert shape[-1] == (physical_name(schema.field("p")), field_id(schema.field("p")))
     for column in ("l", "m"):
         assert set(nested_ids(schema.field(column)).values()) <= {number for _, number in shape}

@@ -10,18 +10,12 @@ import pytest
 import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.catalog import SqlCatalog
-from refdelta.spark import SparkExecutor, register, typed_errors
+from refdelta.spark import SparkExecutor, typed_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Any:
-    register(spark)
-    return spark
 
 
 @pytest.fixture

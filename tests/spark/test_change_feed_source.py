@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from comparison import rows
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.location import open_location
 from refdelta.operations.stream.offsets import StreamOptions
-from refdelta.spark import register, typed_errors
+from refdelta.spark import typed_errors
 from refdelta.spark.source import RefdeltaSource
 from refdelta.spark.source_readers import StreamReader
 
@@ -129,14 +128,6 @@ def test_where_a_stream_stops(uri):
     with pytest.raises(Exception, match="version 8 was not recorded"):
         reader(uri, starting_version=8).initialOffset()
     assert reader(uri, starting_version=9).initialOffset()["reservoirVersion"] == 9
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Iterator[Any]:
-    register(spark)
-    yield spark
-    for query in spark.streams.active:
-        query.stop()
 
 
 @pytest.mark.tier("all")

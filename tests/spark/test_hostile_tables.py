@@ -17,19 +17,13 @@ import pytest
 from fuzz import extremes
 from handmade import Handmade, add, field, metadata, struct
 from refdelta import errors, write_deltalake
-from refdelta.spark import register, typed_errors
+from refdelta.spark import typed_errors
 from refdelta_storage import LocalStore
 from security.bombs import BYTE_ARRAY, INT64, dictionary_page, text
 from security.test_parquet import LONG_LIST, SEVEN, flat, long_text, one_list
 
 pytestmark = pytest.mark.spark
 LONG, TEXT = struct(field("a", "long")), struct(field("a", "string"))
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Any:
-    register(spark)
-    return spark
 
 
 def data_file(content: bytes, schema: dict[str, Any], rows: int) -> Callable[[Path], None]:

@@ -14,7 +14,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.location import open_location
-from refdelta.spark import SparkExecutor, read, register, typed_errors, write
+from refdelta.spark import SparkExecutor, read, typed_errors, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +26,6 @@ pytestmark = pytest.mark.spark
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 NOW = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Any:
-    register(spark)
-    return spark
 
 
 @pytest.fixture(params=["s3", "azure"])

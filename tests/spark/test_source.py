@@ -11,16 +11,10 @@ import pytest
 
 import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.spark import register, typed_errors
+from refdelta.spark import typed_errors
 from spark.files import data_files
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Any:
-    register(spark)
-    return spark
 
 
 @pytest.fixture

@@ -11,12 +11,11 @@ import pytest
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.crosscheck import oracle
 from refdelta.spark import options as source_options
-from refdelta.spark import register, typed_errors
+from refdelta.spark import typed_errors
 from refdelta.spark.source import RefdeltaSource
 from spark.test_not_read import OF_READS, OF_WRITES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.spark
@@ -26,14 +25,6 @@ Rows = list[tuple[Any, ...]]
 EXCLUDED = (
     "k=k1", "^k=k0/", r"part-0000[0-3]", r"\.parquet$", "(?i)K=K0/", "none", "k=k[^0]/.*[05]", "[a-f]{2}.*[02468]",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Iterator[Any]:
-    register(spark)
-    yield spark
-    for query in spark.streams.active:
-        query.stop()
 
 
 def rows(first: int, count: int) -> pa.Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.location import open_location
 from refdelta.operations.stream.offsets import StreamOptions
-from refdelta.spark import register, typed_errors
+from refdelta.spark import typed_errors
 from refdelta.spark.source_readers import StreamReader
 from refdelta.spark.types import spark_schema
 
 pytestmark = pytest.mark.spark
 
 Batches = list[list[Any]]
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Iterator[Any]:
-    register(spark)
-    yield spark
-    for query in spark.streams.active:
-        query.stop()
 
 
 def append(uri: Path, *ids: int, **arguments: Any) -> None:

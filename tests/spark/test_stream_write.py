@@ -16,7 +16,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.crosscheck import oracle
-from refdelta.spark import register, typed_errors, write
+from refdelta.spark import typed_errors, write
 from refdelta.spark.source import RefdeltaSource
 from refdelta.spark.source_writers import StreamWriter
 from spark.files import committed, data_files, rows_of
@@ -24,14 +24,6 @@ from spark.files import committed, data_files, rows_of
 pytestmark = pytest.mark.spark
 
 SCHEMA = "id long, kind string"
-
-
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Iterator[Any]:
-    register(spark)
-    yield spark
-    for query in spark.streams.active:
-        query.stop()
 
 
 class Stream:

@@ -26,9 +26,9 @@ from refdelta.table.types import (
     StructField,
     StructType,
 )
+from type_strategies import DECIMALS
 
 PRIMITIVES = st.sampled_from([*types.INTEGRAL, *types.FRACTIONAL, STRING, DATE, types.TIMESTAMP, VOID, VARIANT])
-DECIMALS = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: DecimalType(p, s)))
 
 
 def test_merging_adds_what_is_new_and_keeps_what_is_there():

@@ -31,26 +31,9 @@ from refdelta.table.types import (
     parse_schema,
     schema_json,
 )
+from type_strategies import DECIMALS, PRIMITIVE_NAMES
 
-PRIMITIVES = st.sampled_from(
-    [
-        "string",
-        "long",
-        "integer",
-        "short",
-        "byte",
-        "float",
-        "double",
-        "boolean",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "void",
-        "variant",
-    ]
-).map(types.PrimitiveType)
-DECIMALS = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: DecimalType(p, s)))
+PRIMITIVES = st.sampled_from([*PRIMITIVE_NAMES, "variant"]).map(types.PrimitiveType)
 METADATA = st.dictionaries(
     st.text(max_size=8), st.one_of(st.integers(), st.text(max_size=5), st.booleans()), max_size=2
 )

@@ -9,26 +9,15 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from written_tables import commit_file, commit_of, ids_of
 
 pytestmark = pytest.mark.breaks_tables
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
-def log_file(path, version):
-    return path / "_delta_log" / f"{version:020d}.json"
-
-
-def lines_of(path, version):
-    return [json.loads(line) for line in log_file(path, version).read_text().splitlines()]
-
-
 def write_lines(path, version, lines):
-    log_file(path, version).write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def ids(path):
-    return sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist())
+    commit_file(path, version).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 # --- a vector that counts more, and is no superset -------------------------------------------------------------------
@@ -41,10 +30,10 @@ def test_a_row_that_a_larger_vector_brings_back_is_noticed(tmp_path, operation, 
     serializable = {**VECTORS, "delta.isolationLevel": "Serializable"}
     write_deltalake(path, pa.table({"id": [1, 2, 3, 4]}), configuration=serializable)
     DeltaTable(path).delete("id IN (2, 3)")
-    larger = next(line["add"] for line in lines_of(path, 1) if "add" in line)
+    larger = next(line["add"] for line in commit_of(path, 1) if "add" in line)
     DeltaTable(path).restore(0)
     DeltaTable(path).delete("id = 1")
-    smaller = next(line["add"] for line in lines_of(path, 3) if "add" in line)
+    smaller = next(line["add"] for line in commit_of(path, 3) if "add" in line)
     late = DeltaTable(path).begin()
     late.append(pa.table({"id": [100 + late.read(predicate="id = 1").num_rows]}))
     names = {"path": smaller["path"], "deletionVector": smaller["deletionVector"], "size": smaller["size"]}
@@ -54,7 +43,7 @@ def test_a_row_that_a_larger_vector_brings_back_is_noticed(tmp_path, operation, 
     write_lines(path, 4, [{"commitInfo": info}, {"remove": remove}, {"add": larger}])
     with pytest.raises(errors.ConcurrentAppendException):
         late.commit()
-    assert ids(path) == [1, 4]
+    assert ids_of(path) == [1, 4]
 
 
 # --- a record of places -----------------------------------------------------------------------------------------------
@@ -107,7 +96,7 @@ def an_input_that_stays(runs, _):
 )
 def test_a_record_that_contradicts_its_commit_is_not_followed(tmp_path, change, target):
     late = compacted(tmp_path / "t", lambda txn: txn.delete(f"id = {target}"))
-    lines = lines_of(tmp_path / "t", 4)
+    lines = commit_of(tmp_path / "t", 4)
     change(runs_with_the_vector_first(lines), lines)
     write_lines(tmp_path / "t", 4, lines)
     left = [0, *range(3, 20)]
@@ -118,7 +107,7 @@ def test_a_record_that_contradicts_its_commit_is_not_followed(tmp_path, change, 
     else:
         with pytest.raises(errors.ConcurrentDeleteReadException):
             late.commit()
-    assert ids(tmp_path / "t") == left
+    assert ids_of(tmp_path / "t") == left
 
 
 def merged(*given):
@@ -138,7 +127,7 @@ STATEMENTS = {
 
 
 def of_another_engine(path, change=lambda _: None, engine="another/1.0"):
-    lines = lines_of(path, 4)
+    lines = commit_of(path, 4)
     lines[0]["commitInfo"]["engineInfo"] = engine
     change(lines[0]["commitInfo"]["rowPlaces"])
     write_lines(path, 4, lines)
@@ -155,9 +144,9 @@ def other_order(places):
 def test_a_true_record_of_another_engine_is_followed(tmp_path, statement):
     late = compacted(tmp_path / "t", STATEMENTS[statement])
     of_another_engine(tmp_path / "t")
-    before = set(ids(tmp_path / "t"))
+    before = set(ids_of(tmp_path / "t"))
     late.commit()
-    gone = before - set(ids(tmp_path / "t"))
+    gone = before - set(ids_of(tmp_path / "t"))
     assert gone == ({5} if statement in {"delete", "update"} else {5, 15})
 
 
@@ -171,7 +160,7 @@ def test_rows_that_do_not_satisfy_the_reads_at_their_new_places_are_not_there(tm
     assert "version 4 moved rows to other places than it records" in str(raised.value.conflict.fallbacks) or (
         raised.value.conflict.rule == "files-added"
     )
-    assert ids(tmp_path / "t") == [0, *range(3, 20)]
+    assert ids_of(tmp_path / "t") == [0, *range(3, 20)]
 
 
 def test_rows_that_come_beside_data_change_false_are_new(tmp_path):
@@ -180,7 +169,7 @@ def test_rows_that_come_beside_data_change_false_are_new(tmp_path):
     late = DeltaTable(path).begin()
     late.append(pa.table({"id": [100 + late.read(predicate="id = 7").num_rows]}))
     write_deltalake(path, pa.table({"id": [7]}), mode="append")
-    lines = lines_of(path, 1)
+    lines = commit_of(path, 1)
     lines[0]["commitInfo"] = {"operation": "OPTIMIZE"}
     for line in lines:
         if "add" in line:

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from predicate_strategies import schema_of
 from refdelta.arrow.schema import from_arrow, to_arrow
 from refdelta.engine.parquet.fit import plan_fit
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedFeatureError, UnsupportedTypeError
@@ -30,10 +31,6 @@ from refdelta.table.types import (
 )
 
 
-def struct(**columns):
-    return StructType(tuple(StructField(name, kind) for name, kind in columns.items()))
-
-
 def fit(batch, table):
     out = plan_fit(batch.schema, table).apply(batch)
     out.validate(full=True)
@@ -43,11 +40,11 @@ def fit(batch, table):
 
 def test_columns_are_found_by_name_in_any_case_and_order():
     batch = pa.record_batch({"B": pa.array(["x"]), "a": pa.array([1], pa.int64())})
-    assert fit(batch, struct(A=LONG, b=STRING)).to_pylist() == [{"A": 1, "b": "x"}]
+    assert fit(batch, schema_of(A=LONG, b=STRING)).to_pylist() == [{"A": 1, "b": "x"}]
 
 
 def test_missing_columns_are_null_at_every_depth():
-    table = struct(s=struct(x=LONG, y=STRING), l=ArrayType(struct(p=LONG, q=LONG)), n=DATE)
+    table = schema_of(s=schema_of(x=LONG, y=STRING), l=ArrayType(schema_of(p=LONG, q=LONG)), n=DATE)
     batch = pa.record_batch(
         {
             "s": pa.array([{"X": 1}, None]),
@@ -77,7 +74,7 @@ def test_missing_columns_are_null_at_every_depth():
 )
 def test_wider_types_take_narrower_data(data, table, expected):
     batch = pa.record_batch({"c": data})
-    assert fit(batch, struct(c=table)).column(0).to_pylist() == (data.to_pylist() if expected is None else expected)
+    assert fit(batch, schema_of(c=table)).column(0).to_pylist() == (data.to_pylist() if expected is None else expected)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +95,7 @@ def test_wider_types_take_narrower_data(data, table, expected):
 )
 def test_types_without_a_common_value_are_refused_from_the_schemas_alone(data, table):
     with pytest.raises(SchemaMismatchError, match=r"column c(\.\w+)? is .* in the table and .* in the data"):
-        plan_fit(pa.schema([("c", data)]), struct(c=table))
+        plan_fit(pa.schema([("c", data)]), schema_of(c=table))
 
 
 @pytest.mark.parametrize(
@@ -117,20 +114,20 @@ def test_types_without_a_common_value_are_refused_from_the_schemas_alone(data, t
             1,
             "300",
         ),
-        (pa.array([{"x": [1]}, {"x": [7, 300]}]), struct(x=ArrayType(BYTE)), 1, "300"),
+        (pa.array([{"x": [1]}, {"x": [7, 300]}]), schema_of(x=ArrayType(BYTE)), 1, "300"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_column_row_and_types(data, table, row, shown):
     batch = pa.record_batch({"c": data})
     with pytest.raises(SchemaMismatchError) as caught:
-        plan_fit(batch.schema, struct(c=table)).apply(batch, 10)
+        plan_fit(batch.schema, schema_of(c=table)).apply(batch, 10)
     assert str(caught.value).startswith(f"row {10 + row}: the value {shown} of column c")
     assert "does not fit into" in str(caught.value)
 
 
 def test_every_problem_is_named_at_once():
     table = StructType(
-        (StructField("a", LONG), StructField("b", LONG, nullable=False), StructField("s", struct(x=LONG)))
+        (StructField("a", LONG), StructField("b", LONG, nullable=False), StructField("s", schema_of(x=LONG)))
     )
     data = pa.schema(
         [
@@ -156,21 +153,21 @@ def test_every_problem_is_named_at_once():
 
 def test_types_that_delta_lacks_are_refused_by_name():
     with pytest.raises(UnsupportedTypeError, match=r"column c: Delta has no type for Arrow's time32\[s\]"):
-        plan_fit(pa.schema([("c", pa.time32("s"))]), struct(c=INTEGER))
+        plan_fit(pa.schema([("c", pa.time32("s"))]), schema_of(c=INTEGER))
     with pytest.raises(SchemaMismatchError, match="column c is variant in the table and string in the data"):
-        plan_fit(pa.schema([("c", pa.string())]), struct(c=VARIANT))
+        plan_fit(pa.schema([("c", pa.string())]), schema_of(c=VARIANT))
 
 
 def test_two_columns_that_differ_in_case_are_refused():
     with pytest.raises(SchemaMismatchError, match="occurs twice"):
-        plan_fit(pa.schema([("a", pa.int8()), ("A", pa.int8())]), struct(a=BYTE))
+        plan_fit(pa.schema([("a", pa.int8()), ("A", pa.int8())]), schema_of(a=BYTE))
     with pytest.raises(SchemaMismatchError, match="same name"):
         from_arrow(pa.schema([("a", pa.int8()), ("A", pa.int8())]))
 
 
 def test_nanoseconds_are_stored_where_nothing_is_lost():
     schema = pa.schema([("c", pa.timestamp("ns"))])
-    fitter = plan_fit(schema, struct(c=TIMESTAMP_NTZ))
+    fitter = plan_fit(schema, schema_of(c=TIMESTAMP_NTZ))
     whole = fitter.apply(pa.record_batch([pa.array([1_000, None], pa.timestamp("ns"))], schema=schema))
     assert whole.column(0).cast(pa.int64()).to_pylist() == [1, None]
     with pytest.raises(SchemaMismatchError, match=r"row 0: the value .*001001 of column c .* without loss"):
@@ -180,7 +177,7 @@ def test_nanoseconds_are_stored_where_nothing_is_lost():
 def test_seconds_beyond_the_range_are_refused():
     schema = pa.schema([("c", pa.timestamp("s", "UTC"))])
     with pytest.raises(SchemaMismatchError, match="column c"):
-        plan_fit(schema, struct(c=TIMESTAMP)).apply(
+        plan_fit(schema, schema_of(c=TIMESTAMP)).apply(
             pa.record_batch([pa.array([2**60], pa.timestamp("s", "UTC"))], schema=schema)
         )
 
@@ -249,7 +246,7 @@ def test_nested_arrays_of_every_layout_keep_their_values_also_when_sliced(array,
 def test_values_under_a_null_parent_do_not_reappear():
     inner = pa.array([1, 2, 3], pa.int64())
     array = pa.StructArray.from_arrays([inner], names=["x"], mask=pa.array([False, True, False]))
-    out = fit(pa.record_batch({"c": array}), struct(c=struct(x=LONG, b=BOOLEAN))).column(0)
+    out = fit(pa.record_batch({"c": array}), schema_of(c=schema_of(x=LONG, b=BOOLEAN))).column(0)
     assert out.to_pylist() == [{"x": 1, "b": None}, None, {"x": 3, "b": None}]
 
 
@@ -260,7 +257,7 @@ def noted(kind, note):
     return StructType((StructField("c", kind, True, {"__CHAR_VARCHAR_TYPE_STRING": note}),))
 
 
-NESTED = struct(X=STRING, s=STRING, l=ArrayType(STRING), n=DecimalType(4, 2))
+NESTED = schema_of(X=STRING, s=STRING, l=ArrayType(STRING), n=DecimalType(4, 2))
 NESTED_NOTE = "struct<x:varchar(2),s:string,l:array<char(3)>,n:decimal(4,2)>"
 
 
@@ -312,12 +309,14 @@ def test_lengths_within_nested_columns():
     with pytest.raises(ConstraintViolationError, match=r"c\.key is varchar\(2\)"):
         fit(pa.record_batch({"c": pa.array([[("key", None)]], entries.type)}), table)
     # Fields that came later have no length, and those that went need none.
-    assert stored(struct(y=STRING), "struct<x:char(1)>", {"y": "abc"}) == {"y": "abc"}
+    assert stored(schema_of(y=STRING), "struct<x:char(1)>", {"y": "abc"}) == {"y": "abc"}
 
 
 def test_a_null_struct_hides_what_is_in_it():
     inner = pa.StructArray.from_arrays([pa.array(["too long"])], ["x"], mask=pa.array([True]))
-    assert fit(pa.record_batch({"c": inner}), noted(struct(x=STRING), "struct<x:char(1)>")).to_pylist() == [{"c": None}]
+    assert fit(pa.record_batch({"c": inner}), noted(schema_of(x=STRING), "struct<x:char(1)>")).to_pylist() == [
+        {"c": None}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, field, struct
 from refdelta.core.log.actions import Add
-from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import STATS_PARSED, adds_table
 from refdelta.engine.log.statistics import counted_add
@@ -27,18 +26,9 @@ from refdelta.engine.scan.reader import POSITION, FileReader, read_file
 from refdelta.engine.scan.scan import plan_scan, scan_files
 from refdelta.engine.work.executor import ThreadExecutor
 from tiers import examples
+from written_tables import inline_vector
 
 row_sets = st.sets(st.integers(0, 39))
-
-
-def vector(deleted):
-    body = serialize_bitmap(BitMap64(deleted))
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": z85_encode(body + bytes(-len(body) % 4)),
-        "sizeInBytes": len(body),
-        "cardinality": len(deleted),
-    }
 
 
 def snapshot_of(parts, group=7, partitioned=False, **fields):
@@ -47,7 +37,7 @@ def snapshot_of(parts, group=7, partitioned=False, **fields):
     table = Handmade(struct(*columns), *(["f"] if partitioned else []), protocol=VECTORS)
     for number, deleted in enumerate(parts):
         content = pa.table({"x": range(40)} | ({} if partitioned else {"f": [number] * 40}))
-        extra = {"deletionVector": vector(deleted)} if deleted else {}
+        extra = {"deletionVector": inline_vector(deleted)} if deleted else {}
         values = {"partitionValues": {"f": str(number)}} if partitioned else {}
         table.commit(table.data(f"f{number}", content, parquet={"row_group_size": group}, **extra, **values, **fields))
     return load_snapshot(table.store)
@@ -162,7 +152,7 @@ def test_positions_where_columns_are_mapped():
         },
         configuration={"delta.columnMapping.mode": "name"},
     )
-    table.commit(table.data("f", pa.table({"c1": range(40)}), deletionVector=vector({7})))
+    table.commit(table.data("f", pa.table({"c1": range(40)}), deletionVector=inline_vector({7})))
     scan = plan_scan(load_snapshot(table.store), predicate="x % 7 = 0")
     (found,) = find_rows(scan)
     assert found.rows == BitMap64([0, 14, 21, 28, 35])

@@ -12,10 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyroaring import BitMap64
 
 from handmade import VECTORS, Handmade, field, struct
-from refdelta.core.rows.deletion_vector import serialize_bitmap, z85_encode
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet import files, limits
 from refdelta.engine.scan import filters, reader
@@ -27,6 +25,7 @@ from refdelta.errors import DataFileError
 from refdelta_storage import LocalStore
 from scanned import rows, scan
 from tiers import examples
+from written_tables import inline_vector
 
 LONGS = {"type": "array", "elementType": "long", "containsNull": True}
 COLUMNS = struct(field("x", "long"), field("s", "string"), field("d", "decimal(10,2)"), field("l", LONGS))
@@ -42,16 +41,6 @@ def content(count=COUNT):
             "l": [[x, None] if x % 3 else [] for x in range(count)],
         }
     )
-
-
-def vector(deleted):
-    body = serialize_bitmap(BitMap64(deleted))
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": z85_encode(body + bytes(-len(body) % 4)),
-        "sizeInBytes": len(body),
-        "cardinality": len(deleted),
-    }
 
 
 @contextlib.contextmanager
@@ -83,7 +72,7 @@ def test_a_filter_over_batches_row_groups_and_deleted_rows(sql, data):
     batch, group, searched = (data.draw(st.integers(20, 150)) for _ in range(3))
     columns = data.draw(st.sampled_from([None, [], ["l"], ["x"], ["d", "s"], ["s", "x", "l"]]))
     table = Handmade(COLUMNS, protocol=VECTORS)
-    table.commit(table.data("f", content(), deletionVector=vector(deleted), parquet={"row_group_size": group}))
+    table.commit(table.data("f", content(), deletionVector=inline_vector(deleted), parquet={"row_group_size": group}))
     expected = [row for row in content().to_pylist() if row["x"] not in deleted and FILTERS[sql](row)]
     with small(batch, searched):
         found = rows(table, columns, sql)
@@ -95,7 +84,7 @@ def test_a_filter_over_batches_row_groups_and_deleted_rows(sql, data):
 @examples(6)
 def test_an_expression_of_pyarrow_and_positions(batch, group, deleted):
     table = Handmade(COLUMNS, protocol=VECTORS)
-    dv = {"deletionVector": vector(deleted)} if deleted else {}
+    dv = {"deletionVector": inline_vector(deleted)} if deleted else {}
     table.commit(table.data("f", content(), parquet={"row_group_size": group}, **dv))
     planned = scan(table, ["s"], pc.field("x") > 60)
     plan = replace(planned.plan, positions=True)
@@ -188,7 +177,9 @@ def test_a_predicate_is_walked_through_as_often_for_many_files_as_for_one(monkey
 def test_a_file_in_parts_gives_each_row_once_and_in_order(tmp_path, monkeypatch, said, group):
     table = Handmade(COLUMNS, store=LocalStore(tmp_path), protocol=VECTORS)
     for number in range(3):
-        made = table.data(f"f{number}", content(), parquet={"row_group_size": group}, deletionVector=vector({1, 150}))
+        made = table.data(
+            f"f{number}", content(), parquet={"row_group_size": group}, deletionVector=inline_vector({1, 150})
+        )
         size = made["add"]["size"]
         made["add"]["size"] = int(size * said)
         table.commit(made)
