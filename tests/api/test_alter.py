@@ -1,4 +1,7 @@
-"""Changes of properties and columns."""
+"""Changes of properties and columns.
+
+Tests of operations.alter.properties.
+"""
 
 from __future__ import annotations
 

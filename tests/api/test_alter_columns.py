@@ -1,4 +1,7 @@
-"""ALTER TABLE on columns that are there: names, places, types, nulls."""
+"""ALTER TABLE on columns that are there: names, places, types, nulls.
+
+Tests of operations.alter.columns, operations.shared.property_rules, table.schema_edit.
+"""
 
 from __future__ import annotations
 

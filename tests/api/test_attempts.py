@@ -1,4 +1,7 @@
-"""``attempts=``: a statement that lost to another writer runs again on the newest version."""
+"""``attempts=``: a statement that lost to another writer runs again on the newest version.
+
+Tests of transaction.repeat.
+"""
 
 from __future__ import annotations
 

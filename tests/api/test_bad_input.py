@@ -1,4 +1,7 @@
-"""Bad input: one clear error that names the place, nothing written, nothing left half-written."""
+"""Bad input: one clear error that names the place, nothing written, nothing left half-written.
+
+Tests of errors.
+"""
 
 from __future__ import annotations
 

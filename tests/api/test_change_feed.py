@@ -2,6 +2,8 @@
 
 A model in plain Python says what a statement does to a list of rows; the feed has to say the same, and what every
 version holds has to follow from the feed alone.
+
+Tests of engine.scan.change_scan, operations.inspection.feed_range.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Clustered tables (PROTOCOL.md, "Clustered Table"): made, written to, replaced and restored."""
+"""Clustered tables (PROTOCOL.md, "Clustered Table"): made, written to, replaced and restored.
+
+Tests of operations.shared.clustering.
+"""
 
 from __future__ import annotations
 

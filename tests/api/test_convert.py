@@ -1,4 +1,7 @@
-"""CONVERT: tables of folders that hold Parquet files."""
+"""CONVERT: tables of folders that hold Parquet files.
+
+Tests of operations.write.convert.
+"""
 
 from __future__ import annotations
 

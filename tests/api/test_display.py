@@ -1,4 +1,7 @@
-"""The looks of a table and its results at a prompt and in a notebook."""
+"""The looks of a table and its results at a prompt and in a notebook.
+
+Tests of transaction.results, wording.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The model shares nothing with the engine: its conditions are trees of its own, and it knows three-valued logic, clauses
 and matches only as the loops below say them.
+
+Tests of operations.dml.assign, operations.merge.matches, operations.shared.rewrite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""``explain_conflict``: what it says of two commits in the log is what happens when the two run at once."""
+"""``explain_conflict``: what it says of two commits in the log is what happens when the two run at once.
+
+Tests of operations.inspection.explanation, operations.inspection.recorded_transaction, transaction.rehearsal.
+"""
 
 import itertools
 import json

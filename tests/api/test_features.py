@@ -1,4 +1,7 @@
-"""ADD FEATURE and DROP FEATURE."""
+"""ADD FEATURE and DROP FEATURE.
+
+Tests of api.drop_feature, operations.alter.feature_removal, operations.alter.features.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lists of files for engines that read Parquet and no Delta log: GENERATE symlink_format_manifest."""
+"""Lists of files for engines that read Parquet and no Delta log: GENERATE symlink_format_manifest.
+
+Tests of operations.maintenance.symlink_manifest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``DeltaTable.history``: reads the commits that it returns, names what is damaged, and returns the rest."""
+"""``DeltaTable.history``: reads the commits that it returns, names what is damaged, and returns the rest.
+
+Tests of operations.maintenance.history.
+"""
 
 import json
 import logging

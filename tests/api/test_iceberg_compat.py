@@ -1,4 +1,7 @@
-"""Tables that can be read as Iceberg's, and partition columns in data files."""
+"""Tables that can be read as Iceberg's, and partition columns in data files.
+
+Tests of operations.layout.reorg_uniform.
+"""
 
 from __future__ import annotations
 

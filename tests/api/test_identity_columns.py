@@ -1,4 +1,7 @@
-"""Identity columns: numbers that no row has had, on every path that writes rows, and one writer at a time."""
+"""Identity columns: numbers that no row has had, on every path that writes rows, and one writer at a time.
+
+Tests of operations.shared.identity.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lazy readers give the rows of ``to_pyarrow_table``, and never a deleted one."""
+"""Lazy readers give the rows of ``to_pyarrow_table``, and never a deleted one.
+
+Tests of api.datasets, api.polars_conditions, api.table_scan.
+"""
 
 from __future__ import annotations
 

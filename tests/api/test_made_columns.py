@@ -1,4 +1,7 @@
-"""Columns to which the table gives values: generated ones and defaults, on every path that writes rows."""
+"""Columns to which the table gives values: generated ones and defaults, on every path that writes rows.
+
+Tests of operations.write.column_declarations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""MERGE: clauses and their order, keys of every type, schema evolution, what the commit says, what is refused."""
+"""MERGE: clauses and their order, keys of every type, schema evolution, what the commit says, what is refused.
+
+Tests of api.merge_builder, operations.merge.execution, operations.merge.join, operations.merge.plan,
+operations.merge.result, operations.merge.strategy.
+"""
 
 from __future__ import annotations
 

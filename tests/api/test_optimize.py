@@ -1,4 +1,7 @@
-"""OPTIMIZE: the same rows in fewer files, where each of them went, and what is left alone."""
+"""OPTIMIZE: the same rows in fewer files, where each of them went, and what is left alone.
+
+Tests of api.optimizer, operations.layout.bins.
+"""
 
 from __future__ import annotations
 

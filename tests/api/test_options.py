@@ -1,4 +1,7 @@
-"""The options of a commit, which every statement takes and passes on."""
+"""The options of a commit, which every statement takes and passes on.
+
+Tests of transaction.commit_info.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a transaction rests on beside the rows of one statement: several reads, domains, columns, files, times."""
+"""What a transaction rests on beside the rows of one statement: several reads, domains, columns, files, times.
+
+Tests of transaction.deleted_files.
+"""
 
 from __future__ import annotations
 

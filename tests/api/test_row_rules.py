@@ -1,4 +1,7 @@
-"""CHECK constraints and invariants: every path that writes rows holds them, and says which one was broken."""
+"""CHECK constraints and invariants: every path that writes rows holds them, and says which one was broken.
+
+Tests of operations.alter.constraints, operations.shared.row_rules.
+"""
 
 from __future__ import annotations
 

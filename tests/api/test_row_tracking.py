@@ -1,4 +1,7 @@
-"""Row tracking through the public interface: rows keep their ids whatever rewrites their files."""
+"""Row tracking through the public interface: rows keep their ids whatever rewrites their files.
+
+Tests of table.row_tracking.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Errors for names that do not exist: the similar name that they suggest, and the existing names that they list."""
+"""Errors for names that do not exist: the similar name that they suggest, and the existing names that they list.
+
+Tests of errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``DeltaTable``: versions and times, what it tells of itself, and reading."""
+"""``DeltaTable``: versions and times, what it tells of itself, and reading.
+
+Tests of api.handle, api.reading, api.table_scan, operations.maintenance.describe, schema, transaction.time_travel.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``DeltaTable.timeline``: what each version read, and over which versions it was committed, from the log alone."""
+"""``DeltaTable.timeline``: what each version read, and over which versions it was committed, from the log alone.
+
+Tests of operations.inspection.drawing.
+"""
 
 import datetime as dt
 import json

@@ -2,6 +2,8 @@
 
 The rules are those of Spark's session time zone: of a time that occurs twice the earlier, and a time that is left out
 moves forward. Python's ``zoneinfo`` with ``fold=0`` has the same rules, and is the oracle.
+
+Tests of arrow.conversion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Transactions by hand: one snapshot, one commit, and clear words where they are misused."""
+"""Transactions by hand: one snapshot, one commit, and clear words where they are misused.
+
+Tests of api.table_transaction, transaction.options, transaction.prepared_commit, transaction.transaction.
+"""
 
 from __future__ import annotations
 

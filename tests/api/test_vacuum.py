@@ -1,4 +1,7 @@
-"""VACUUM: what no retained version needs goes, and nothing else."""
+"""VACUUM: what no retained version needs goes, and nothing else.
+
+Tests of core.log.vacuums, engine.log.references.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A version whose files VACUUM removed: the error of each read says so, and which versions can be read."""
+"""A version whose files VACUUM removed: the error of each read says so, and which versions can be read.
+
+Tests of engine.log.removed_files.
+"""
 
 from __future__ import annotations
 

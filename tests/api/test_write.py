@@ -1,4 +1,7 @@
-"""``write_deltalake``: modes, schemas, partitions, and what every misuse says."""
+"""``write_deltalake``: modes, schemas, partitions, and what every misuse says.
+
+Tests of api.writer, operations.write.append, operations.write.source, operations.write.target.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arguments of another kind, or that do not go with the table: one error that names them, and nothing is written."""
+"""Arguments of another kind, or that do not go with the table: one error that names them, and nothing is written.
+
+Tests of arguments.
+"""
 
 from __future__ import annotations
 

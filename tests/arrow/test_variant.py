@@ -1,4 +1,7 @@
-"""Variants: their binary form, and what is shredded put together again."""
+"""Variants: their binary form, and what is shredded put together again.
+
+Tests of table.variant.
+"""
 
 import json
 import pickle

@@ -2,6 +2,8 @@
 table gets no file of the old one and loses none, and nothing is left where there is no new one.
 
 ``tests/model/test_places.py`` has every moment between two requests of such work.
+
+Tests of engine.log.identity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A clock that is days off deletes nothing young, whatever deletes files for their age, on every backend."""
+"""A clock that is days off deletes nothing young, whatever deletes files for their age, on every backend.
+
+Tests of engine.log.store_clock.
+"""
 
 from __future__ import annotations
 

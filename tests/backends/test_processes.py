@@ -1,4 +1,7 @@
-"""Ten processes that write to one table on S3 or Azure: what was acknowledged is there once, and nothing else is."""
+"""Ten processes that write to one table on S3 or Azure: what was acknowledged is there once, and nothing else is.
+
+Tests of engine.log.location.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A row of a catalog's database, and an answer of a server, is input like a log: whatever it claims, each verb ends in
 a result or in one ``DeltaError``, in little memory, and changes nothing outside of the client's locations.
+
+Tests of catalog.locations.
 """
 
 import json

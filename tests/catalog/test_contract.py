@@ -1,4 +1,7 @@
-"""The contract of catalogs, for a SqlCatalog in SQLite and in PostgreSQL, with staged and with inline commits."""
+"""The contract of catalogs, for a SqlCatalog in SQLite and in PostgreSQL, with staged and with inline commits.
+
+Tests of catalog.base, engine.log.managed_committer.
+"""
 
 import pytest
 

@@ -1,5 +1,7 @@
 """A catalog whose database, or whose folder, is restored from a copy: in real files and databases, beside programs that
 have the table open. Every history of a small scope is in tests/model/test_catalog_goes_back.py.
+
+Tests of engine.log.adoption.
 """
 
 import contextlib

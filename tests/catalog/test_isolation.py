@@ -1,4 +1,7 @@
-"""The statements of a catalog are serializable, whichever isolation level is the default of PostgreSQL's server."""
+"""The statements of a catalog are serializable, whichever isolation level is the default of PostgreSQL's server.
+
+Tests of catalog.database.
+"""
 
 import pytest
 import sqlalchemy as sa

@@ -1,4 +1,7 @@
-"""``refdelta serve`` under hostile requests: each is answered with 4xx in the API's form, and changes nothing."""
+"""``refdelta serve`` under hostile requests: each is answered with 4xx in the API's form, and changes nothing.
+
+Tests of catalog.server, catalog.service, engine.log.proposed_commit.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""Tables of a SqlCatalog: every verb, and what is of databases. The contract of all catalogs: test_contract.py."""
+"""Tables of a SqlCatalog: every verb, and what is of databases. The contract of all catalogs: test_contract.py.
+
+Tests of engine.log.managed_log.
+"""
 
 import concurrent.futures
 import datetime as dt

@@ -1,4 +1,7 @@
-"""UnityCatalog against ``refdelta serve``, in a process of its own: all verbs, racers, lost replies, refusals."""
+"""UnityCatalog against ``refdelta serve``, in a process of its own: all verbs, racers, lost replies, refusals.
+
+Tests of catalog.delta_api, catalog.unity_http.
+"""
 
 import concurrent.futures
 import itertools

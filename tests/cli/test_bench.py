@@ -1,4 +1,7 @@
-"""``refdelta bench``: races that are measured, checked and cleaned up behind; and that wrong ones are noticed."""
+"""``refdelta bench``: races that are measured, checked and cleaned up behind; and that wrong ones are noticed.
+
+Tests of cli.benching, racing.crew, racing.mixes, racing.throughput, throughput.
+"""
 
 import dataclasses
 import functools

@@ -1,4 +1,7 @@
-"""``--catalog`` and ``refdelta catalog``: tables by their names."""
+"""``--catalog`` and ``refdelta catalog``: tables by their names.
+
+Tests of cli.group.
+"""
 
 import contextlib
 import json

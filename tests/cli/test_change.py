@@ -1,4 +1,7 @@
-"""``refdelta delete`` and ``refdelta update``: one commit, or a dry run that leaves nothing."""
+"""``refdelta delete`` and ``refdelta update``: one commit, or a dry run that leaves nothing.
+
+Tests of cli.changing.
+"""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,7 @@
-"""``refdelta crosscheck`` without Spark: what is wrong with a call is said before Java starts."""
+"""``refdelta crosscheck`` without Spark: what is wrong with a call is said before Java starts.
+
+Tests of cli.crosschecking, crosscheck.comparison, crosscheck.local_copy, crosscheck.scenarios.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``refdelta create``, ``clone`` and ``alter``: what they make, what they say, and what they refuse."""
+"""``refdelta create``, ``clone`` and ``alter``: what they make, what they say, and what they refuse.
+
+Tests of cli.defining.
+"""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

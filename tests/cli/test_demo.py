@@ -1,4 +1,7 @@
-"""The main job on a part of its data: it does what it says, and it notices when something is wrong."""
+"""The main job on a part of its data: it does what it says, and it notices when something is wrong.
+
+Tests of demo.run, demo.with_catalog.
+"""
 
 import dataclasses
 import datetime as dt

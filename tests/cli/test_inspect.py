@@ -1,4 +1,7 @@
-"""``refdelta history``, ``detail``, ``files`` and ``log``."""
+"""``refdelta history``, ``detail``, ``files`` and ``log``.
+
+Tests of cli.render, operations.maintenance.newest_files.
+"""
 
 import json
 import uuid

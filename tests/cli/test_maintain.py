@@ -1,4 +1,7 @@
-"""``refdelta optimize``, ``vacuum`` and ``restore``: what they do, what they say, and what a dry run leaves."""
+"""``refdelta optimize``, ``vacuum`` and ``restore``: what they do, what they say, and what a dry run leaves.
+
+Tests of cli.maintaining.
+"""
 
 import os
 import pty

@@ -1,4 +1,7 @@
-"""``refdelta read``: the right rows, in each format, to each place."""
+"""``refdelta read``: the right rows, in each format, to each place.
+
+Tests of cli.output, cli.reading.
+"""
 
 import csv
 import datetime as dt

@@ -1,4 +1,7 @@
-"""``refdelta why``, ``timeline`` and ``diff``."""
+"""``refdelta why``, ``timeline`` and ``diff``.
+
+Tests of operations.inspection.explanation.
+"""
 
 import re
 

@@ -1,4 +1,7 @@
-"""How the command behaves as a program: statuses, pipes, interrupts, and errors that nobody foresaw."""
+"""How the command behaves as a program: statuses, pipes, interrupts, and errors that nobody foresaw.
+
+Tests of cli.app, status_line.
+"""
 
 import contextlib
 import io

@@ -1,4 +1,7 @@
-"""``refdelta verify``: text and JSON, and the exit status."""
+"""``refdelta verify``: text and JSON, and the exit status.
+
+Tests of cli.verifying, verifier.report.
+"""
 
 import json
 

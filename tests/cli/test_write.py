@@ -1,4 +1,7 @@
-"""``refdelta write``: files in, one commit; nothing where something is wrong."""
+"""``refdelta write``: files in, one commit; nothing where something is wrong.
+
+Tests of cli.inputs, cli.writing.
+"""
 
 import datetime as dt
 import json

@@ -1,4 +1,7 @@
-"""Each call of the compat module makes as many commits as deltalake's, and a call that fails makes none."""
+"""Each call of the compat module makes as many commits as deltalake's, and a call that fails makes none.
+
+Tests of compat.deltalake.properties, compat.deltalake.transaction, compat.deltalake.writer.writer.
+"""
 
 from __future__ import annotations
 

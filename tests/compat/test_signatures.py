@@ -1,4 +1,7 @@
-"""``refdelta.compat.deltalake`` has deltalake's names, and its signatures by parameter: name, kind and default."""
+"""``refdelta.compat.deltalake`` has deltalake's names, and its signatures by parameter: name, kind and default.
+
+Tests of compat.deltalake.exceptions.
+"""
 
 from __future__ import annotations
 

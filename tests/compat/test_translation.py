@@ -1,4 +1,9 @@
-"""deltalake's SQL, arguments and values in the compat module, compared with deltalake's own results."""
+"""deltalake's SQL, arguments and values in the compat module, compared with deltalake's own results.
+
+Tests of compat.deltalake._util, compat.deltalake.arrow, compat.deltalake.builders, compat.deltalake.history,
+compat.deltalake.parquet_options, compat.deltalake.query, compat.deltalake.schema, compat.deltalake.sql,
+compat.deltalake.table, compat.deltalake.writer.properties.
+"""
 
 from __future__ import annotations
 

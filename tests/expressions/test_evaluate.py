@@ -1,4 +1,7 @@
-"""Predicates over batches are what they are row by row, by the definition in refdelta/expressions/predicate.py."""
+"""Predicates over batches are what they are row by row, by the definition in refdelta/expressions/predicate.py.
+
+Tests of expressions.ordering.
+"""
 
 from __future__ import annotations
 

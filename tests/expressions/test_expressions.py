@@ -1,4 +1,7 @@
-"""Values in scopes of two tables, the time of a statement, what is not computed, and what columns take."""
+"""Values in scopes of two tables, the time of a statement, what is not computed, and what columns take.
+
+Tests of expressions.casting, expressions.expression, expressions.scope.
+"""
 
 from __future__ import annotations
 

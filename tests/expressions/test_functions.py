@@ -1,4 +1,7 @@
-"""Functions of SQL as their users meet them: names that do not exist, intervals, and results that are too large."""
+"""Functions of SQL as their users meet them: names that do not exist, intervals, and results that are too large.
+
+Tests of expressions.interval_text, expressions.interval_types, expressions.library.arrays, expressions.library.text.
+"""
 
 from __future__ import annotations
 

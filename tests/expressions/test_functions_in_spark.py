@@ -1,4 +1,8 @@
-"""Spark has the same values for calls of every function, over random rows, as columns and as the definitions."""
+"""Spark has the same values for calls of every function, over random rows, as columns and as the definitions.
+
+Tests of expressions.arithmetic, expressions.calendar_math, expressions.columnar, expressions.library.intervals,
+expressions.library.numbers, expressions.library.times, expressions.signature.
+"""
 
 from __future__ import annotations
 

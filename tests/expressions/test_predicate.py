@@ -1,4 +1,7 @@
-"""The definition of predicates: three-valued logic, Spark's order, and what can be told from a part of a row."""
+"""The definition of predicates: three-valued logic, Spark's order, and what can be told from a part of a row.
+
+Tests of expressions.like.
+"""
 
 from __future__ import annotations
 

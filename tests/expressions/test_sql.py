@@ -1,4 +1,7 @@
-"""Predicates from SQL and from lists: what they mean, and that nothing gets through that is not known."""
+"""Predicates from SQL and from lists: what they mean, and that nothing gets through that is not known.
+
+Tests of expressions.binding, expressions.sql_dialect, expressions.sql_reader, expressions.sql_text.
+"""
 
 from __future__ import annotations
 

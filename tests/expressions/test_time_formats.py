@@ -1,4 +1,7 @@
-"""``date_format``: what patterns make of a time, and which are refused."""
+"""``date_format``: what patterns make of a time, and which are refused.
+
+Tests of expressions.time_format.
+"""
 
 from __future__ import annotations
 

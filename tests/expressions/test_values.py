@@ -1,4 +1,7 @@
-"""Values over batches are what they are row by row, by the definition in refdelta/core."""
+"""Values over batches are what they are row by row, by the definition in refdelta/core.
+
+Tests of expressions.arithmetic, expressions.coercion.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Catalog-managed tables of a :class:`SqlCatalog` that delta-spark writes, too: in turns and at once."""
+"""Catalog-managed tables of a :class:`SqlCatalog` that delta-spark writes, too: in turns and at once.
+
+Tests of crosscheck.published.
+"""
 
 from __future__ import annotations
 

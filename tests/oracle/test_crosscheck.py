@@ -1,4 +1,7 @@
-"""``refdelta crosscheck``: on tables that both engines see alike, and on such that differ in what it must find."""
+"""``refdelta crosscheck``: on tables that both engines see alike, and on such that differ in what it must find.
+
+Tests of crosscheck.comparison, crosscheck.row_comparison.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The oracle says what it lacks in one line, and stays quiet."""
+"""The oracle says what it lacks in one line, and stays quiet.
+
+Tests of crosscheck.oracle.
+"""
 
 from __future__ import annotations
 

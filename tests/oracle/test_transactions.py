@@ -2,6 +2,8 @@
 
 ``then`` in a scenario's file is what delta-spark does; refdelta does the same, or a row of
 ``spec_notes/divergences.md`` says what it does and why. The register is held to what happens both ways.
+
+Tests of crosscheck.replay.
 """
 
 from __future__ import annotations

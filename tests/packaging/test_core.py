@@ -1,4 +1,7 @@
-"""The core stands alone: what it loads, how much it is, what its document says of it, and an engine built on it."""
+"""The core stands alone: what it loads, how much it is, what its document says of it, and an engine built on it.
+
+Tests of crosscheck.scenario_transactions.
+"""
 
 from __future__ import annotations
 

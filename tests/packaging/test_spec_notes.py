@@ -1,4 +1,7 @@
-"""The register of clauses names what is there."""
+"""The register of clauses names what is there.
+
+Tests of verifier.clauses.
+"""
 
 import re
 from pathlib import Path

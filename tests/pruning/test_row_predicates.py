@@ -1,4 +1,7 @@
-"""The prepared question to files answers as its definition does, and never rules out a file that has such a row."""
+"""The prepared question to files answers as its definition does, and never rules out a file that has such a row.
+
+Tests of pruning.row_predicate.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shortened strings stay bounds, and statistics that are not what they should be are none."""
+"""Shortened strings stay bounds, and statistics that are not what they should be are none.
+
+Tests of core.log.statistics.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Small files that unfold to much, read in a process with little memory: rows come out, or one clear error."""
+"""Small files that unfold to much, read in a process with little memory: rows come out, or one clear error.
+
+Tests of engine.parquet.limits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The change data feed by the data source: a batch of some versions, and a stream of all that changes."""
+"""The change data feed by the data source: a batch of some versions, and a stream of all that changes.
+
+Tests of spark.source_readers, spark.stream_offsets.
+"""
 
 from __future__ import annotations
 

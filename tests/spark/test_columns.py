@@ -1,4 +1,7 @@
-"""A predicate reaches Spark as a built column, or not at all: what a session makes of SQL text changes no row."""
+"""A predicate reaches Spark as a built column, or not at all: what a session makes of SQL text changes no row.
+
+Tests of spark.frames.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""MERGE of a DataFrame that stays with Spark's workers: what comes of it is what the local engine makes of the rows."""
+"""MERGE of a DataFrame that stays with Spark's workers: what comes of it is what the local engine makes of the rows.
+
+Tests of spark.buckets, spark.merging.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A table read by Spark has the rows that the engine reads, whatever the table is made of."""
+"""A table read by Spark has the rows that the engine reads, whatever the table is made of.
+
+Tests of spark.counted, spark.types.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The files of a stream of a table, computed from the log alone: no Spark in here."""
+"""The files of a stream of a table, computed from the log alone: no Spark in here.
+
+Tests of spark.stream_log.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The options of a stream from a table, beside delta-spark: the same table and options give the same batches."""
+"""The options of a stream from a table, beside delta-spark: the same table and options give the same batches.
+
+Tests of spark.options.
+"""
 
 from __future__ import annotations
 

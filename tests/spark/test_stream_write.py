@@ -1,4 +1,7 @@
-"""`df.writeStream.format("refdelta")`: each batch of a stream is one commit, and is there exactly once."""
+"""`df.writeStream.format("refdelta")`: each batch of a stream is one commit, and is there exactly once.
+
+Tests of spark.source_writers.
+"""
 
 from __future__ import annotations
 

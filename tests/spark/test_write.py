@@ -1,4 +1,7 @@
-"""`refdelta.spark.write`: workers write, the driver commits, and the table is what the local engine would have made."""
+"""`refdelta.spark.write`: workers write, the driver commits, and the table is what the local engine would have made.
+
+Tests of spark.job, spark.writing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the stores of S3 and Azure make of answers that the servers of the tests do not give."""
+"""What the stores of S3 and Azure make of answers that the servers of the tests do not give.
+
+Tests of refdelta_storage.azure, refdelta_storage.remote, refdelta_storage.s3.
+"""
 
 import pytest
 

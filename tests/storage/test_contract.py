@@ -1,4 +1,7 @@
-"""Every store against the contract, and against the store in memory."""
+"""Every store against the contract, and against the store in memory.
+
+Tests of refdelta_storage.base, refdelta_storage.streams, refdelta_storage.testing.
+"""
 
 import dataclasses
 import pickle

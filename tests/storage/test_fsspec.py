@@ -1,4 +1,7 @@
-"""fsspec's file systems: outcomes that are never better than what is known, and errors without secrets."""
+"""fsspec's file systems: outcomes that are never better than what is known, and errors without secrets.
+
+Tests of refdelta_storage.fsspec_store, refdelta_storage.probe.
+"""
 
 import pickle
 import traceback

@@ -1,4 +1,7 @@
-"""What reaches the servers: how many requests each operation is, what is sent again, and what is told when it fails."""
+"""What reaches the servers: how many requests each operation is, what is sent again, and what is told when it fails.
+
+Tests of refdelta_storage.azure, refdelta_storage.remote, refdelta_storage.s3.
+"""
 
 import threading
 import time

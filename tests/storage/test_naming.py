@@ -1,4 +1,7 @@
-"""How files of a folder get their names: whole, exclusively, and for good."""
+"""How files of a folder get their names: whole, exclusively, and for good.
+
+Tests of refdelta_storage.disk, refdelta_storage.pinned.
+"""
 
 import errno
 import os

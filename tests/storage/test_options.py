@@ -1,4 +1,7 @@
-"""From URIs and options to stores."""
+"""From URIs and options to stores.
+
+Tests of refdelta_storage.clients, refdelta_storage.errors, refdelta_storage.options.
+"""
 
 import sys
 from pathlib import Path

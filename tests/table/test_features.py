@@ -1,4 +1,7 @@
-"""The registry of table features: what is known, what is refused by name, and the protocols that are written."""
+"""The registry of table features: what is known, what is refused by name, and the protocols that are written.
+
+Tests of table.protocol_choice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checkpoints come after the commit, by a thread: no commit waits for one or fails with it, and none is lost."""
+"""Checkpoints come after the commit, by a thread: no commit waits for one or fails with it, and none is lost.
+
+Tests of transaction.post_commit.
+"""
 
 from __future__ import annotations
 

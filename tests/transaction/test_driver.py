@@ -1,4 +1,7 @@
-"""The shell around the loop: real stores, faults, what a commit costs, and a race of processes."""
+"""The shell around the loop: real stores, faults, what a commit costs, and a race of processes.
+
+Tests of core.commit.committer, engine.log.file_committer.
+"""
 
 from __future__ import annotations
 

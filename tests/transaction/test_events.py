@@ -1,4 +1,7 @@
-"""Events of commits: what observers are told of each outcome, and that they change nothing."""
+"""Events of commits: what observers are told of each outcome, and that they change nothing.
+
+Tests of api.telemetry.
+"""
 
 import logging
 

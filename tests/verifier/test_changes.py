@@ -1,4 +1,7 @@
-"""Change files against the difference of two versions, and vectors of versions that are no longer the newest."""
+"""Change files against the difference of two versions, and vectors of versions that are no longer the newest.
+
+Tests of verifier.change_files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The state of the verifier as columns, against the plain definitions: reconciliation, and differences of two adds."""
+"""The state of the verifier as columns, against the plain definitions: reconciliation, and differences of two adds.
+
+Tests of arrow.text_maps, verifier.file_index.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Data files: each thing that can be wrong with them, once; and sound ones of every kind."""
+"""Data files: each thing that can be wrong with them, once; and sound ones of every kind.
+
+Tests of verifier.data_files, verifier.row_rules, verifier.row_tracking, verifier.statistics.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Each rule of a log is broken once, by hand, and the verifier names just that clause, with version and line."""
+"""Each rule of a log is broken once, by hand, and the verifier names just that clause, with version and line.
+
+Tests of verifier.commits, verifier.metadata, verifier.run.
+"""
 
 from __future__ import annotations
 

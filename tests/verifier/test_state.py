@@ -1,4 +1,7 @@
-"""Checkpoints, checksums, compacted files and the hint: sound ones of refdelta, and each broken in one way."""
+"""Checkpoints, checksums, compacted files and the hint: sound ones of refdelta, and each broken in one way.
+
+Tests of verifier.adds, verifier.checksums.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The loop by hand: which effects it asks for, reply by reply."""
+"""The loop by hand: which effects it asks for, reply by reply.
+
+Tests of core.commit.body, core.commit.effects, core.commit.loop, core.commit.transaction.
+"""
 
 from __future__ import annotations
 

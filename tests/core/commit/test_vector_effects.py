@@ -1,4 +1,7 @@
-"""Deletion vectors between the loop and the store: when they are read and written, and what becomes of their files."""
+"""Deletion vectors between the loop and the store: when they are read and written, and what becomes of their files.
+
+Tests of core.commit.vectors.
+"""
 
 from __future__ import annotations
 

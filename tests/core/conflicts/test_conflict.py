@@ -1,4 +1,7 @@
-"""The rules, one by one: what fires, in which order, and what the error says."""
+"""The rules, one by one: what fires, in which order, and what the error says.
+
+Tests of core.conflicts.state, core.errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every action and every operation has a row in the table of resources, and does no more than its row says."""
+"""Every action and every operation has a row in the table of resources, and does no more than its row says.
+
+Tests of core.conflicts.resources.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What each level makes of what winners added and removed: partitions, statistics, blind appends, vectors."""
+"""What each level makes of what winners added and removed: partitions, statistics, blind appends, vectors.
+
+Tests of core.log.footprint.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The matrices are what the rules do, and keep what the documentation promises, cell by cell."""
+"""The matrices are what the rules do, and keep what the documentation promises, cell by cell.
+
+Tests of core.conflicts.examples.
+"""
 
 from __future__ import annotations
 

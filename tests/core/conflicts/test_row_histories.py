@@ -1,5 +1,7 @@
 """Random histories by rows, against a table that is a list of rows: what commits does exactly what it was meant to do,
 and a conflict is raised exactly where a winner touched what was read.
+
+Tests of core.commit.vectors, core.conflicts.state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Actions to bytes and back, and bytes that no engine should have written."""
+"""Actions to bytes and back, and bytes that no engine should have written.
+
+Tests of core.log.actions, core.log.lean.
+"""
 
 from __future__ import annotations
 

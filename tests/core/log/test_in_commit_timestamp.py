@@ -1,4 +1,7 @@
-"""When a version was committed, and which version a time means."""
+"""When a version was committed, and which version a time means.
+
+Tests of core.log.timestamps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names of log files, and the way from a path in an action to a key inside the table."""
+"""Names of log files, and the way from a path in an action to a key inside the table.
+
+Tests of pruning.partition_folders.
+"""
 
 from __future__ import annotations
 

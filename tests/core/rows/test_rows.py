@@ -1,4 +1,8 @@
-"""The rules by rows, one situation at a time, through the real commit loop."""
+"""The rules by rows, one situation at a time, through the real commit loop.
+
+Tests of core.commit.budget, core.rows.deletes, core.rows.file_state, core.rows.rebase, core.rows.sets,
+core.rows.touched.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checkpoints of every kind, read; and damaged ones, done without where that is possible."""
+"""Checkpoints of every kind, read; and damaged ones, done without where that is possible.
+
+Tests of engine.parquet.budget.
+"""
 
 from __future__ import annotations
 

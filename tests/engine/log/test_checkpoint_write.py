@@ -1,4 +1,7 @@
-"""Checkpoints and checksums say exactly what the log says, and are told apart from it by nothing but their form."""
+"""Checkpoints and checksums say exactly what the log says, and are told apart from it by nothing but their form.
+
+Tests of engine.log.checksum_write.
+"""
 
 from __future__ import annotations
 

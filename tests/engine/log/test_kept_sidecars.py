@@ -1,4 +1,7 @@
-"""V2 checkpoints that keep sidecars of the one before: the same table for every reader, and little is written anew."""
+"""V2 checkpoints that keep sidecars of the one before: the same table for every reader, and little is written anew.
+
+Tests of engine.log.statistics.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Versions of a table, from its log: hints, gaps, time travel, moving on, and what is wrong with broken ones."""
+"""Versions of a table, from its log: hints, gaps, time travel, moving on, and what is wrong with broken ones.
+
+Tests of engine.log.timestamps.
+"""
 
 from __future__ import annotations
 

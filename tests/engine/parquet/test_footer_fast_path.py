@@ -1,4 +1,7 @@
-"""The patterns for usual column chunks take what the loop over the footer takes, and nothing that it refuses."""
+"""The patterns for usual column chunks take what the loop over the footer takes, and nothing that it refuses.
+
+Tests of engine.parquet.metadata.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Columns as other writers leave them in files: other widths, other forms, Arrow's own types, annotations."""
+"""Columns as other writers leave them in files: other widths, other forms, Arrow's own types, annotations.
+
+Tests of engine.parquet.columns.
+"""
 
 from __future__ import annotations
 

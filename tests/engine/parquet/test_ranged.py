@@ -1,4 +1,7 @@
-"""Parquet over a network: the rows are those of the file, the requests are few, and no more is held than is said."""
+"""Parquet over a network: the rows are those of the file, the requests are few, and no more is held than is said.
+
+Tests of engine.parquet.files.
+"""
 
 from __future__ import annotations
 

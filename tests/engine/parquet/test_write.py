@@ -1,4 +1,7 @@
-"""Rows into data files: what lies where, in which form, and that nothing stays behind when it goes wrong."""
+"""Rows into data files: what lies where, in which form, and that nothing stays behind when it goes wrong.
+
+Tests of engine.parquet.encode.
+"""
 
 from __future__ import annotations
 

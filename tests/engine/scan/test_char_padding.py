@@ -1,4 +1,7 @@
-"""Columns of char(n): padded where they are read, compared as Spark compares them, and never pruned wrongly."""
+"""Columns of char(n): padded where they are read, compared as Spark compares them, and never pruned wrongly.
+
+Tests of table.char_varchar.
+"""
 
 from __future__ import annotations
 

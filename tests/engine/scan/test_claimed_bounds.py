@@ -1,4 +1,7 @@
-"""Statistics of other writers lose no row: true values, each with the roundings that were seen, random predicates."""
+"""Statistics of other writers lose no row: true values, each with the roundings that were seen, random predicates.
+
+Tests of arrow.decimals, pruning.stats_source.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Scans: what of a table's files becomes which rows."""
+"""Scans: what of a table's files becomes which rows.
+
+Tests of engine.scan.file_stats, engine.scan.filters, engine.scan.reader.
+"""
 
 from __future__ import annotations
 

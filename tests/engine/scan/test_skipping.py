@@ -1,5 +1,8 @@
 """A file that is skipped holds no row for which the predicate is true: for any data, any predicate and any honest
-statistics."""
+statistics.
+
+Tests of pruning.file_match.
+"""
 
 from __future__ import annotations
 
