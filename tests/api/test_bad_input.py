@@ -1,6 +1,6 @@
 """Bad input: one clear error that names the place, nothing written, nothing left half-written.
 
-Tests of errors.
+Tests of engine.log.location, errors.
 """
 
 from __future__ import annotations

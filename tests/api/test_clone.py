@@ -1,6 +1,6 @@
 """SHALLOW CLONE: a table that names the files of another one, and what it takes to read it.
 
-Tests of engine.log.multi_root.
+Tests of engine.log.location, engine.log.multi_root.
 """
 
 from __future__ import annotations

@@ -51,6 +51,16 @@ def test_time_travel_by_version(versions):
         DeltaTable(versions, version=True)
 
 
+def test_a_scan_counts_the_live_rows_of_each_file_and_is_a_stream_of_rows(path):
+    write_deltalake(path, SMALL, configuration={"delta.enableDeletionVectors": "true"})
+    write_deltalake(path, pa.table({"id": [4], "name": ["d"]}), mode="append")
+    DeltaTable(path).delete("id = 2")
+    table = DeltaTable(path)
+    assert sorted(table.scan().file_counts()) == [1, 2]
+    assert table.scan(predicate="id = 3").file_counts() == [2]  # without regard to the filter of rows
+    assert pa.table(table.scan(["id"], predicate="id < 4")).to_pydict() == {"id": [1, 3]}
+
+
 @pytest.mark.parametrize(
     ("moment", "version"),
     [

@@ -1,7 +1,4 @@
-"""Ten processes that write to one table on S3 or Azure: what was acknowledged is there once, and nothing else is.
-
-Tests of engine.log.location.
-"""
+"""Ten processes that write to one table on S3 or Azure: what was acknowledged is there once, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A server ratifies only what readers open: honest commits with one value changed are refused, or can be read."""
+"""A server ratifies only what readers open: honest commits with one value changed are refused, or can be read.
+
+Tests of catalog.service, engine.log.proposed_commit.
+"""
 
 import copy
 import json

@@ -1,6 +1,6 @@
 """``refdelta serve`` under hostile requests: each is answered with 4xx in the API's form, and changes nothing.
 
-Tests of catalog.server, catalog.service, engine.log.proposed_commit.
+Tests of catalog.delta_api, catalog.server, catalog.service.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Tables of a SqlCatalog: every verb, and what is of databases. The contract of all catalogs: test_contract.py.
 
-Tests of engine.log.managed_log.
+Tests of catalog.locations, engine.log.managed_log.
 """
 
 import concurrent.futures
