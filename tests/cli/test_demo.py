@@ -1,6 +1,6 @@
 """The main job on a part of its data: it does what it says, and it notices when something is wrong.
 
-Tests of demo.run, demo.with_catalog.
+Tests of demo.changes, demo.run, demo.with_catalog.
 """
 
 import dataclasses

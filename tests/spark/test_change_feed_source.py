@@ -1,6 +1,6 @@
 """The change data feed by the data source: a batch of some versions, and a stream of all that changes.
 
-Tests of spark.source_readers, spark.stream_offsets.
+Tests of spark.source_readers, operations.stream.offsets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The files of a stream of a table, computed from the log alone: no Spark in here.
 
-Tests of spark.stream_log.
+Tests of operations.stream.changes, operations.stream.commits, operations.stream.offsets.
 """
 
 from __future__ import annotations
