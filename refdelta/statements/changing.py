@@ -1,0 +1,249 @@
+"""INSERT, DELETE, UPDATE, MERGE, TRUNCATE: statements that change rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from refdelta.api.table import DeltaTable
+from refdelta.api.writer import write_deltalake
+from refdelta.errors import InvalidArgumentError
+from refdelta.statements.query import Query, at_a_query, read_query
+from refdelta.statements.words import without
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from refdelta.api.merge_builder import TableMerger
+    from refdelta.api.transaction import WriteTransaction
+    from refdelta.statements.session import Name, Session
+    from refdelta.statements.words import Words
+    from refdelta.transaction.results import CommitResult
+
+    Run = Callable[[Session], Any]
+
+
+# --- INSERT ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Insert:
+    """An INSERT: the rows of a query into a table.
+
+    Attributes:
+        target: the table.
+        query: the rows.
+        columns: the columns in the order of the query's; None for those of the table.
+        by_name: whether the query's columns have the names of the table's.
+        overwrite: whether the rows replace others.
+        where: the rows that they replace; None for all.
+    """
+
+    target: Name
+    query: Query
+    columns: tuple[str, ...] | None
+    by_name: bool
+    overwrite: bool
+    where: str | None
+
+    def run(self, session: Session) -> CommitResult:
+        table = session.table(self.target)
+        source = None if self.query.source is None else session.rows(self.query.source)
+        if isinstance(source, DeltaTable) and self.query.version is None and source.table_uri == table.table_uri:
+            return table.transact(lambda txn: self._of_itself(txn, table), **_transacted(session))
+        rows = self._named(self.query.reader(session), table)
+        mode: Literal["overwrite", "append"] = "overwrite" if self.overwrite else "append"
+        return write_deltalake(table, rows, mode=mode, predicate=self.where, **session.options)
+
+    def _of_itself(self, txn: WriteTransaction, table: DeltaTable) -> None:
+        """From the table itself: the rows are read in the transaction, so that no commit comes between."""
+        where = None if self.query.where is None else self.query.where
+        read = Query(items=self.query.items, order=self.query.order, limit=self.query.limit, offset=self.query.offset)
+        rows = self._named(read.of_rows(txn.read(predicate=where).to_reader()), table)
+        if self.overwrite:
+            txn.overwrite(rows, predicate=self.where)
+        else:
+            txn.append(rows)
+
+    def _named(self, rows: pa.RecordBatchReader, table: DeltaTable) -> pa.RecordBatchReader:
+        """The rows with the names of the table's columns."""
+        if self.by_name:
+            return rows
+        names = list(self.columns) if self.columns is not None else _inserted(table)
+        if len(names) != len(rows.schema):
+            raise InvalidArgumentError(
+                f"the INSERT has {len(rows.schema)} columns for the {len(names)} columns {', '.join(names)}"
+            )
+        schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+        return pa.RecordBatchReader.from_batches(
+            schema, (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+        )
+
+
+def _inserted(table: DeltaTable) -> list[str]:
+    return table.schema().names
+
+
+def _transacted(session: Session) -> dict[str, Any]:
+    options = dict(session.options)
+    return {**options, "attempts": options.get("attempts") or 1}
+
+
+def insert(words: Words) -> Run:
+    """INSERT INTO or OVERWRITE, with columns, BY NAME, REPLACE WHERE."""
+    overwrite = words.one_of("INTO", "OVERWRITE") == "OVERWRITE"
+    words.take("TABLE")
+    target = words.path("a table")
+    if words.at("PARTITION"):
+        raise words.refused("PARTITION is not supported: give the partition columns as the others, or REPLACE WHERE")
+    columns, where = None, None
+    if words.at("(") and not at_a_query(words):
+        columns = tuple(words.columns())
+    by_name = words.take("BY", "NAME")
+    if words.take("REPLACE"):
+        words.need("WHERE")
+        overwrite, where = True, words.expression("SELECT", "VALUES", "TABLE", "FROM")
+    bracket = words.take("(")
+    if not at_a_query(words):
+        raise words.expected("SELECT, VALUES or TABLE")
+    query = read_query(words)
+    if bracket:
+        words.need(")")
+    plain = without((target[-1],))
+    where = None if where is None else plain(where)
+    return _Insert(target, query, columns, by_name, overwrite, where).run
+
+
+# --- DELETE, UPDATE, TRUNCATE -------------------------------------------------------------------------------------
+
+
+def delete(words: Words) -> Run:
+    """DELETE FROM."""
+    words.need("FROM")
+    target, names = _target(words)
+    where = words.expression() if words.take("WHERE") else None
+    plain = without(names)
+    return lambda session: session.table(target).delete(where and plain(where), **session.options)
+
+
+def truncate(words: Words) -> Run:
+    """TRUNCATE TABLE."""
+    words.need("TABLE")
+    target = words.path("a table")
+    return lambda session: session.table(target).delete(**session.options)
+
+
+def update(words: Words) -> Run:
+    """UPDATE."""
+    target, names = _target(words)
+    words.need("SET")
+    plain = without(names)
+    updates = {plain(column): plain(sql) for column, sql in _assignments(words, "WHERE")}
+    where = words.expression() if words.take("WHERE") else None
+    return lambda session: session.table(target).update(updates, predicate=where and plain(where), **session.options)
+
+
+def _target(words: Words) -> tuple[Name, tuple[str, ...]]:
+    """The table of a statement, and the names that stand for it in expressions."""
+    target = words.path("a table")
+    alias = _alias(words, "WHERE", "SET", "USING")
+    return target, (alias or target[-1],)
+
+
+def _alias(words: Words, *stops: str) -> str | None:
+    if words.take("AS"):
+        return words.name("an alias")
+    return words.name() if words.at_a_name() and not any(words.at(stop) for stop in stops) else None
+
+
+def _assignments(words: Words, *stops: str) -> list[tuple[str, str]]:
+    found = []
+    while True:
+        column = words.column()
+        words.need("=")
+        found.append((column, words.expression(*stops, commas=True)))
+        if not words.take(","):
+            return found
+
+
+# --- MERGE -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Clause:
+    """A WHEN clause: the method of the builder and its arguments."""
+
+    method: str
+    given: tuple[Any, ...] = ()
+    predicate: str | None = None
+
+    def add(self, merge: TableMerger[Any]) -> None:
+        getattr(merge, self.method)(*self.given, predicate=self.predicate)
+
+
+def merge(words: Words) -> Run:
+    """MERGE INTO, with all its clauses."""
+    evolves = words.take("WITH", "SCHEMA", "EVOLUTION")
+    words.need("INTO")
+    target = words.path("a table")
+    alias = _alias(words, "USING") or target[-1]
+    words.need("USING")
+    source: Query
+    if words.take("("):
+        source = read_query(words)
+        words.need(")")
+        source_alias = _alias(words, "ON")
+    else:
+        name = words.path("a table")
+        source = Query(name)
+        source_alias = _alias(words, "ON") or name[-1]
+    words.need("ON")
+    condition = words.expression("WHEN")
+    clauses = []
+    while words.take("WHEN"):
+        clauses.append(_clause(words, without((alias,))))
+    if not clauses:
+        raise words.expected("WHEN")
+
+    def run(session: Session) -> CommitResult:
+        plain = source.items == Query().items and source.source is not None and source == Query(source.source)
+        rows = session.rows(source.source) if plain and source.source else source.table(session)
+        builder = session.table(target).merge(
+            rows, condition, source_alias or "", alias, merge_schema=evolves, **session.options
+        )
+        for clause in clauses:
+            clause.add(builder)
+        return builder.execute()
+
+    return run
+
+
+def _clause(words: Words, plain: Callable[[str], str]) -> _Clause:
+    matched = not words.take("NOT")
+    words.need("MATCHED")
+    by_source = False
+    if not matched and words.take("BY"):
+        by_source = words.one_of("TARGET", "SOURCE") == "SOURCE"
+    condition = words.expression("THEN") if words.take("AND") else None
+    words.need("THEN")
+    kind = "when_matched" if matched else "when_not_matched_by_source" if by_source else "when_not_matched"
+    if kind == "when_not_matched":
+        words.need("INSERT")
+        if words.take("*"):
+            return _Clause(f"{kind}_insert_all", predicate=condition)
+        columns = words.columns()
+        words.need("VALUES")
+        values = words.in_brackets()
+        if len(values) != len(columns):
+            raise words.refused(f"INSERT has {len(columns)} columns and {len(values)} values")
+        named = {plain(column): value for column, value in zip(columns, values, strict=True)}
+        return _Clause(f"{kind}_insert", (named,), condition)
+    if words.take("DELETE"):
+        return _Clause(f"{kind}_delete", predicate=condition)
+    words.need("UPDATE", "SET")
+    if matched and words.take("*"):
+        return _Clause(f"{kind}_update_all", predicate=condition)
+    updates = {plain(column): sql for column, sql in _assignments(words, "WHEN")}
+    return _Clause(f"{kind}_update", (updates,), condition)

@@ -1,0 +1,292 @@
+"""CREATE TABLE, also from a query and as a clone; CONVERT TO DELTA, DROP TABLE, COMMENT ON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from refdelta.api.convert import convert_to_deltalake
+from refdelta.api.table import DeltaTable
+from refdelta.api.writer import write_deltalake
+from refdelta.arrow.schema import to_arrow
+from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.operations.write.column_declarations import Identity
+from refdelta.schema import Schema
+from refdelta.statements.query import at_a_query, read_query, read_version
+from refdelta.table.char_varchar import NOTE
+from refdelta.table.types import STRING, StructField, StructType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from refdelta.statements.query import Query
+    from refdelta.statements.session import Name, Session
+    from refdelta.statements.words import Words
+
+    Run = Callable[[Session], Any]
+
+
+@dataclass
+class Columns:
+    """Columns as they are declared.
+
+    Attributes:
+        fields: the columns.
+        generated: the expressions of generated columns, by name.
+        defaults: those of defaults.
+        identity: the identity columns, by name.
+    """
+
+    fields: list[StructField] = field(default_factory=list)
+    generated: dict[str, str] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+    identity: dict[str, Identity] = field(default_factory=dict)
+
+    def read(self, words: Words) -> None:
+        """One column: its name, its type and its declarations."""
+        name = words.name("a column")
+        metadata: dict[str, Any] = {}
+        if words.at("CHAR", "(") or words.at("VARCHAR", "("):
+            kind = words.name().lower()
+            words.need("(")
+            metadata[NOTE] = f"{kind}({words.whole('a length')})"
+            words.need(")")
+            data_type: Any = STRING
+        else:
+            data_type = words.data_type()
+        nullable = True
+        while True:
+            if words.take("NOT", "NULL"):
+                nullable = False
+            elif words.take("COMMENT"):
+                metadata["comment"] = words.string()
+            elif words.take("DEFAULT"):
+                self.defaults[name] = words.expression("NOT", "COMMENT", "GENERATED", "FIRST", "AFTER", commas=True)
+            elif words.take("GENERATED"):
+                self._generated(words, name)
+            else:
+                break
+        self.fields.append(StructField(name, data_type, nullable, metadata))
+
+    def _generated(self, words: Words, name: str) -> None:
+        always = not words.take("BY", "DEFAULT")
+        if always:
+            words.need("ALWAYS")
+        words.need("AS")
+        if not words.take("IDENTITY"):
+            if not always:
+                raise words.expected("IDENTITY")
+            (self.generated[name],) = words.in_brackets()
+            return
+        start, step = 1, 1
+        if words.take("("):
+            while not words.take(")"):
+                if words.one_of("START", "INCREMENT") == "START":
+                    words.take("WITH")
+                    start = words.whole()
+                else:
+                    words.take("BY")
+                    step = words.whole()
+                words.take(",")
+        self.identity[name] = Identity(start, step, always=always)
+
+    def declared(self) -> dict[str, Any]:
+        """The declarations as the arguments of ``create``."""
+        return {"generated": self.generated, "defaults": self.defaults, "identity": self.identity}
+
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return Schema(StructType(tuple(self.fields)))
+
+
+def columns_in_brackets(words: Words) -> Columns:
+    """``(name type ..., ...)``."""
+    columns = Columns()
+    words.need("(")
+    columns.read(words)
+    while words.take(","):
+        if words.at("CONSTRAINT") or words.at("PRIMARY") or words.at("FOREIGN"):
+            raise words.refused("constraints are added by ALTER TABLE ... ADD CONSTRAINT, and keys are not supported")
+        columns.read(words)
+    words.need(")")
+    return columns
+
+
+@dataclass(frozen=True)
+class _Create:
+    """A CREATE TABLE.
+
+    Attributes:
+        name: the table.
+        mode: ``error``, ``ignore`` or ``overwrite``, as ``DeltaTable.create`` takes it.
+        columns: the columns; None where a query has them.
+        query: the rows; None for none.
+        location: the folder, where the statement names one.
+        described: further arguments of ``create``.
+    """
+
+    name: Name
+    mode: Any
+    columns: Columns | None
+    query: Query | None
+    location: str | None
+    described: dict[str, Any]
+
+    def run(self, session: Session) -> Any:
+        place = self.location if self.location is not None else session.place(self.name)
+        if place is None or (self.location is not None and session.catalog is not None):
+            return self._in_the_catalog(session)
+        options: dict[str, Any] = {"storage_options": dict(session.storage_options or {})}
+        properties = session.options.get("commit_properties")
+        if self.query is None:
+            columns = self.columns or Columns()
+            given = {**columns.declared(), **self.described, **options, "commit_properties": properties}
+            return DeltaTable.create(place, columns.schema(), self.mode, **given)
+        if self.mode == "ignore" and DeltaTable.is_deltatable(place, options["storage_options"]):
+            return DeltaTable(place, **options)
+        given = {**self.described, **options, **session.options}
+        rows = self.query.reader(session)
+        if self.mode == "overwrite":
+            return write_deltalake(place, rows, mode="overwrite", schema_mode="overwrite", **given)
+        return write_deltalake(place, rows, mode="error", **given)
+
+    def _in_the_catalog(self, session: Session) -> Any:
+        assert session.catalog is not None  # noqa: S101 - a name that stands for no place is one of a catalog
+        name, columns = ".".join(self.name), self.columns or Columns()
+        described = {**self.described, "commit_properties": session.options.get("commit_properties")}
+        if self.mode == "overwrite":
+            raise TableAlreadyExistsError(f"{name}: a table of a catalog is not replaced; DROP TABLE removes it first")
+        reader = None if self.query is None else self.query.reader(session)
+        schema = columns.schema() if reader is None else reader.schema
+        try:
+            table = session.catalog.create_table(name, schema, self.location, **columns.declared(), **described)
+        except TableAlreadyExistsError:
+            if self.mode != "ignore":
+                raise
+            return session.catalog.table(name)
+        if reader is not None:
+            write_deltalake(table, reader, mode="append", **session.options)
+        return table
+
+
+def create(words: Words) -> Run:
+    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS], REPLACE TABLE."""
+    mode = "overwrite" if words.take("OR", "REPLACE") else "error"
+    return _create(words, mode)
+
+
+def replace(words: Words) -> Run:
+    """REPLACE TABLE."""
+    return _create(words, "overwrite")
+
+
+def _create(words: Words, mode: str) -> Run:
+    if not words.at("TABLE"):
+        raise words.refused("only tables are created here")
+    words.need("TABLE")
+    if words.take("IF", "NOT", "EXISTS"):
+        mode = "ignore"
+    name = words.path("a table")
+    if words.take("SHALLOW", "CLONE"):
+        return _clone(words, name, mode)
+    if words.take("DEEP") or words.at("CLONE"):
+        raise words.refused("only SHALLOW CLONE is supported; CREATE TABLE ... AS SELECT copies the rows")
+    columns = columns_in_brackets(words) if words.at("(") else None
+    location, described = _described(words)
+    query = None
+    words.take("AS")
+    if at_a_query(words):
+        if columns is not None:
+            raise words.refused("a table has columns or a query, not both")
+        bracket = words.take("(")
+        query = read_query(words)
+        if bracket:
+            words.need(")")
+    elif columns is None:
+        raise words.expected("columns in brackets, or AS SELECT")
+    return _Create(name, mode, columns, query, location, described).run
+
+
+def _described(words: Words) -> tuple[str | None, dict[str, Any]]:
+    """What follows the columns, in any order: the location, and the arguments of ``create``."""
+    location: str | None = None
+    described: dict[str, Any] = {}
+    while True:
+        if words.take("USING"):
+            words.need("DELTA")
+        elif words.take("PARTITIONED", "BY"):
+            described["partition_by"] = words.columns()
+        elif words.take("CLUSTER", "BY"):
+            described["cluster_by"] = words.columns()
+        elif words.take("TBLPROPERTIES"):
+            described["configuration"] = words.properties()
+        elif words.take("COMMENT"):
+            described["description"] = words.string()
+        elif words.take("LOCATION"):
+            location = words.string()
+        else:
+            return location, described
+
+
+def _clone(words: Words, name: Name, mode: str) -> Run:
+    source = words.path("a table")
+    version = read_version(words)
+    location = words.string() if words.take("LOCATION") else None
+
+    def run(session: Session) -> Any:
+        place = location if location is not None else session.place(name)
+        if place is None:
+            raise words.refused("a clone is made at a path, delta.`path` or LOCATION")
+        options = dict(session.storage_options or {})
+        if mode == "ignore" and DeltaTable.is_deltatable(place, options):
+            return DeltaTable(place, storage_options=options)
+        return session.table(source).shallow_clone(place, version, storage_options=options)
+
+    return run
+
+
+def convert(words: Words) -> Run:
+    """CONVERT TO DELTA parquet.`path`."""
+    words.need("TO", "DELTA")
+    words.need("PARQUET", ".")
+    path = words.name("a path in backticks")
+    collects = not words.take("NO", "STATISTICS")
+    partitioned = columns_in_brackets(words).schema() if words.take("PARTITIONED", "BY") else None
+    given: dict[str, Any] = {}
+    if partitioned is not None:
+        given = {"partition_by": to_arrow(partitioned.struct), "partition_strategy": "hive"}
+    return lambda session: convert_to_deltalake(
+        path,
+        collect_stats=collects,
+        storage_options=dict(session.storage_options or {}),
+        commit_properties=session.options.get("commit_properties"),
+        **given,
+    )
+
+
+def drop(words: Words) -> Run:
+    """DROP TABLE of a catalog."""
+    words.need("TABLE")
+    exists = words.take("IF", "EXISTS")
+    name = words.path("a table")
+    purge = words.take("PURGE")
+
+    def run(session: Session) -> None:
+        if session.catalog is None or session.place(name) is not None:
+            raise InvalidArgumentError("DROP TABLE is for tables of a catalog; delete the folder of another one")
+        try:
+            session.catalog.drop_table(".".join(name), purge=purge)
+        except TableNotFoundError:
+            if not exists:
+                raise
+
+    return run
+
+
+def comment(words: Words) -> Run:
+    """COMMENT ON TABLE."""
+    words.need("ON", "TABLE")
+    name = words.path("a table")
+    words.need("IS")
+    text = None if words.take("NULL") else words.string()
+    return lambda session: session.table(name).alter.set_table_description(text, **session.options)

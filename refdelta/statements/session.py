@@ -1,0 +1,89 @@
+"""What the names in a statement stand for: given tables and rows, tables by path, and tables of a catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from refdelta.api.table import DeltaTable
+from refdelta.errors import InvalidArgumentError, TableNotFoundError, suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from refdelta.catalog.base import Catalog
+
+Name = tuple[str, ...]
+_BY_PATH = ("delta", "parquet")
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the names in a statement stand for.
+
+    Attributes:
+        given: tables, paths and rows by their names in the statement, in lower case.
+        catalog: the catalog of all other names; None for none.
+        storage_options: options of the store, for tables that are named by their path.
+        options: how statements commit; see :class:`~refdelta.transaction.options.StatementOptions`.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    catalog: Catalog | None = None
+    storage_options: Mapping[str, str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def table(self, name: Name, version: int | str | None = None) -> DeltaTable:
+        """The table of a name, at a version or at a time.
+
+        Raises:
+            InvalidArgumentError: the name stands for rows.
+            TableNotFoundError: it stands for nothing.
+        """
+        found = self._given(name)
+        if found is None and (found := path_of(name)) is None:
+            if self.catalog is None:
+                raise self._unknown(name)
+            return self.catalog.table(".".join(name), version)
+        if isinstance(found, DeltaTable):
+            return found if version is None else DeltaTable.in_store(found.store, version)
+        if not isinstance(found, str):
+            raise InvalidArgumentError(f"{'.'.join(name)} stands for rows, where the statement needs a table")
+        return DeltaTable(found, version, dict(self.storage_options or {}))
+
+    def rows(self, name: Name) -> Any:
+        """What a statement reads from a name: a table, or rows that were given."""
+        found = self._given(name)
+        return self.table(name) if found is None or isinstance(found, str) else found
+
+    def place(self, name: Name) -> str | None:
+        """The path of a table that may not exist yet; None if it is one of the catalog.
+
+        Raises ``InvalidArgumentError`` if the name stands for rows, and ``TableNotFoundError`` if for nothing.
+        """
+        found = self._given(name)
+        if isinstance(found, DeltaTable):
+            return found.table_uri
+        if found is None:
+            if (path := path_of(name)) is not None or self.catalog is not None:
+                return path
+            raise self._unknown(name)
+        if not isinstance(found, str):
+            raise InvalidArgumentError(f"{'.'.join(name)} stands for rows, where the statement needs a table")
+        return found
+
+    def _given(self, name: Name) -> Any:
+        found = self.given.get(name[0].lower()) if len(name) == 1 else None
+        return str(found) if hasattr(found, "__fspath__") else found
+
+    def _unknown(self, name: Name) -> TableNotFoundError:
+        whole = ".".join(name)
+        return TableNotFoundError(
+            f"{whole} stands for no table{suggestion(whole, self.given)}: give it to sql() by its name, or a catalog, "
+            "or write delta.`path`"
+        )
+
+
+def path_of(name: Name) -> str | None:
+    """The path in ``delta.`path```; None for other names."""
+    return name[1] if len(name) == 2 and name[0].lower() in _BY_PATH else None
