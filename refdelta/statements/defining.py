@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from refdelta.api.convert import convert_to_deltalake
-from refdelta.api.table import DeltaTable
+from refdelta.api.table import DeltaTable, create_at
 from refdelta.api.writer import write_deltalake
 from refdelta.arrow.schema import to_arrow
 from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
 from refdelta.operations.write.column_declarations import Identity
+from refdelta.operations.write.source import open_source
 from refdelta.schema import Schema
 from refdelta.statements.query import at_a_query, read_query, read_version
 from refdelta.table.char_varchar import NOTE
@@ -136,19 +137,13 @@ class _Create:
         place = self.location if self.location is not None else session.place(self.name)
         if place is None or (self.location is not None and session.catalog is not None):
             return self._in_the_catalog(session)
-        options: dict[str, Any] = {"storage_options": dict(session.storage_options or {})}
-        properties = session.options.get("commit_properties")
+        options = dict(session.storage_options or {})
+        given = {**self.described, "commit_properties": session.options.get("commit_properties")}
         if self.query is None:
             columns = self.columns or Columns()
-            given = {**columns.declared(), **self.described, **options, "commit_properties": properties}
-            return DeltaTable.create(place, columns.schema(), self.mode, **given)
-        if self.mode == "ignore" and DeltaTable.is_deltatable(place, options["storage_options"]):
-            return DeltaTable(place, **options)
-        given = {**self.described, **options, **session.options}
+            return create_at(place, columns.schema(), self.mode, options, **columns.declared(), **given)
         rows = self.query.reader(session)
-        if self.mode == "overwrite":
-            return write_deltalake(place, rows, mode="overwrite", schema_mode="overwrite", **given)
-        return write_deltalake(place, rows, mode="error", **given)
+        return create_at(place, rows.schema, self.mode, options, rows=open_source(rows), **given)
 
     def _in_the_catalog(self, session: Session) -> Any:
         assert session.catalog is not None  # noqa: S101 - a name that stands for no place is one of a catalog

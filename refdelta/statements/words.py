@@ -280,6 +280,10 @@ def _split(token: Token, sql: str) -> list[Token]:
     ]
 
 
+def _like(token: Token, text: str, start: int) -> Token:
+    return Token(TokenType.VAR, text, token.line, token.col, start, start + len(text) - 1)
+
+
 def _is(token: Token, word: str) -> bool:
     return token.text.upper() == word and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
 
