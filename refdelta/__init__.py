@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.operations.write.prepared_files import AddAction, RemoveAction
     from refdelta.schema import Schema
-    from refdelta.statements.run import sql
+    from refdelta.sql_statements.run import sql
     from refdelta.transaction.background import settle_all as settle
     from refdelta.transaction.events import CommitEvent, observe_commits
     from refdelta.transaction.options import CommitOptions, CommitProperties, StatementOptions
@@ -80,7 +80,7 @@ _HOMES = {
     "instrument": ("api.telemetry", "instrument"),
     "observe_commits": ("transaction.events", "observe_commits"),
     "settle": ("transaction.background", "settle_all"),
-    "sql": ("statements.run", "sql"),
+    "sql": ("sql_statements.run", "sql"),
     "variants": ("arrow.variant", "variants"),
     "verify": ("verifier.run", "verify"),
     "write_deltalake": ("api.writer", "write_deltalake"),

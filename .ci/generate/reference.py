@@ -137,6 +137,7 @@ _FUNCTIONS = (
     "explain_conflict",
     "observe_commits",
     "settle",
+    "sql",
     "instrument",
 )
 

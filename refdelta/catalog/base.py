@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from refdelta import CommitProperties, Identity
+    from refdelta.operations.write.column_declarations import Identity
+    from refdelta.transaction.options import CommitProperties
     from refdelta.transaction.time_travel import Version
     from refdelta_storage import Store
 

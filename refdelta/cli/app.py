@@ -11,6 +11,7 @@ from refdelta.cli import (  # noqa: F401
     reading,
     running,
     seeing,
+    sql,
     verifying,
     writing,
 )

@@ -51,14 +51,22 @@ CHANGES = [
     "UPDATE {t} SET town = upper(town), n = CASE WHEN n < 0 THEN 0 ELSE n END WHERE p = 'a'",
     "UPDATE {t} AS x SET x.town = concat(x.town, '-', x.p) WHERE x.id IN (1, 4, 6)",
     "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-    "MERGE INTO {t} AS t USING {s} AS s ON t.id = s.id AND t.p = s.p WHEN MATCHED AND s.n IS NULL THEN DELETE "
-    "WHEN MATCHED THEN UPDATE SET t.n = t.n + s.n, town = s.town",
-    "MERGE INTO {t} t USING (SELECT id, town FROM {s} WHERE id > 2) s ON t.id = s.id "
-    "WHEN NOT MATCHED THEN INSERT (id, town, p) VALUES (s.id, lower(s.town), 'new')",
-    "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN NOT MATCHED BY SOURCE AND t.n > 5 THEN UPDATE SET n = 0 "
-    "WHEN NOT MATCHED BY SOURCE THEN DELETE",
-    "MERGE INTO {t} t USING {s} s ON t.town <=> s.town WHEN MATCHED THEN UPDATE SET p = s.p "
-    "WHEN NOT MATCHED BY TARGET AND s.n > 3 THEN INSERT *",
+    (
+        "MERGE INTO {t} AS t USING {s} AS s ON t.id = s.id AND t.p = s.p WHEN MATCHED AND s.n IS NULL THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET t.n = t.n + s.n, town = s.town"
+    ),
+    (
+        "MERGE INTO {t} t USING (SELECT id, town FROM {s} WHERE id > 2) s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT (id, town, p) VALUES (s.id, lower(s.town), 'new')"
+    ),
+    (
+        "MERGE INTO {t} t USING {s} s ON t.id = s.id WHEN NOT MATCHED BY SOURCE AND t.n > 5 THEN UPDATE SET n = 0 "
+        "WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    ),
+    (
+        "MERGE INTO {t} t USING {s} s ON t.town <=> s.town WHEN MATCHED THEN UPDATE SET p = s.p "
+        "WHEN NOT MATCHED BY TARGET AND s.n > 3 THEN INSERT *"
+    ),
     "ALTER TABLE {t} ADD COLUMNS (extra DOUBLE COMMENT 'more')",
     "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'false', 'own.key' = 'x')",
     "ALTER TABLE {t} ADD CONSTRAINT known CHECK (id > 0)",
@@ -159,7 +167,8 @@ def random_statement(dice: random.Random) -> str:
         case 1:
             return f"UPDATE {{t}} SET n = {one(_NUMBERS)}, town = {one(_STRINGS)} WHERE {one(_CONDITIONS)}"
         case 2:
-            return f"INSERT INTO {{t}} SELECT id + 20, {one(_STRINGS)}, {one(_NUMBERS)}, p FROM {{s}} WHERE {one(_CONDITIONS)}"
+            columns = f"id + 20, {one(_STRINGS)}, {one(_NUMBERS)}, p"
+            return f"INSERT INTO {{t}} SELECT {columns} FROM {{s}} WHERE {one(_CONDITIONS)}"
         case 3:
             return f"INSERT INTO {{t}} (id, n, p) VALUES (30, {dice.randrange(9)}, 'a'), (31, NULL, 'k')"
     clauses = []

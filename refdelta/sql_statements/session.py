@@ -1,4 +1,4 @@
-"""What the names in a statement stand for: given tables and rows, tables by path, and tables of a catalog."""
+"""The meaning of the names in a statement: given tables and rows, tables by path, and tables of a catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BY_PATH = ("delta", "parquet")
 
 @dataclass(frozen=True)
 class Session:
-    """What the names in a statement stand for.
+    """The meaning of the names in a statement.
 
     Attributes:
         given: tables, paths and rows by their names in the statement, in lower case.
@@ -52,7 +52,7 @@ class Session:
         return DeltaTable(found, version, dict(self.storage_options or {}))
 
     def rows(self, name: Name) -> Any:
-        """What a statement reads from a name: a table, or rows that were given."""
+        """The table of a name, or the rows that were given by it."""
         found = self._given(name)
         return self.table(name) if found is None or isinstance(found, str) else found
 

@@ -1,7 +1,7 @@
 """``refdelta.sql``: each statement does what its method does, and a wrong one changes nothing and says where.
 
-Tests of statements.run, statements.session, statements.changing, statements.defining, statements.altering,
-statements.maintaining.
+Tests of sql_statements.run, sql_statements.session, sql_statements.words, sql_statements.query,
+sql_statements.changing, sql_statements.defining, sql_statements.altering, sql_statements.maintaining.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def test_a_path_in_the_statement(table: DeltaTable, tmp_path: Path) -> None:
 def test_a_query_is_read_batch_by_batch(tmp_path: Path) -> None:
     for number in range(4):
         write_deltalake(tmp_path / "t", pa.table({"id": [number]}), mode="append")
-    from refdelta.statements.query import read_query
-    from refdelta.statements.session import Session
-    from refdelta.statements.words import Words
+    from refdelta.sql_statements.query import read_query
+    from refdelta.sql_statements.session import Session
+    from refdelta.sql_statements.words import Words
 
     reader = read_query(Words("SELECT id FROM t LIMIT 2")).reader(Session({"t": str(tmp_path / "t")}))
     assert [batch.num_rows for batch in reader] == [1, 1]

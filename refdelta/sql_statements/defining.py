@@ -13,16 +13,16 @@ from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, Table
 from refdelta.operations.write.column_declarations import Identity
 from refdelta.operations.write.source import open_source
 from refdelta.schema import Schema
-from refdelta.statements.query import at_a_query, read_query, read_version
+from refdelta.sql_statements.query import at_a_query, read_query, read_version
 from refdelta.table.char_varchar import NOTE
 from refdelta.table.types import STRING, StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.statements.query import Query
-    from refdelta.statements.session import Name, Session
-    from refdelta.statements.words import Words
+    from refdelta.sql_statements.query import Query
+    from refdelta.sql_statements.session import Name, Session
+    from refdelta.sql_statements.words import Words
 
     Run = Callable[[Session], Any]
 
@@ -203,7 +203,7 @@ def _create(words: Words, mode: str) -> Run:
 
 
 def _described(words: Words) -> tuple[str | None, dict[str, Any]]:
-    """What follows the columns, in any order: the location, and the arguments of ``create``."""
+    """The words after the columns, in any order: the location, and the arguments of ``create``."""
     location: str | None = None
     described: dict[str, Any] = {}
     while True:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.statements.query import read_version
-from refdelta.statements.words import without
+from refdelta.sql_statements.query import read_version
+from refdelta.sql_statements.words import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.statements.session import Session
-    from refdelta.statements.words import Words
+    from refdelta.sql_statements.session import Session
+    from refdelta.sql_statements.words import Words
 
     Run = Callable[[Session], Any]
 

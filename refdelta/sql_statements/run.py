@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
 from refdelta.errors import InvalidArgumentError, unknown_name
-from refdelta.statements import altering, changing, defining, maintaining
-from refdelta.statements.query import at_a_query, read_query
-from refdelta.statements.session import Session
-from refdelta.statements.words import Words
+from refdelta.sql_statements import altering, changing, defining, maintaining
+from refdelta.sql_statements.query import at_a_query, read_query
+from refdelta.sql_statements.session import Session
+from refdelta.sql_statements.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,16 +10,16 @@ import pyarrow as pa
 from refdelta.api.table import DeltaTable
 from refdelta.api.writer import write_deltalake
 from refdelta.errors import InvalidArgumentError
-from refdelta.statements.query import Query, at_a_query, read_query
-from refdelta.statements.words import without
+from refdelta.sql_statements.query import Query, at_a_query, read_query
+from refdelta.sql_statements.words import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from refdelta.api.merge_builder import TableMerger
     from refdelta.api.transaction import WriteTransaction
-    from refdelta.statements.session import Name, Session
-    from refdelta.statements.words import Words
+    from refdelta.sql_statements.session import Name, Session
+    from refdelta.sql_statements.words import Words
     from refdelta.transaction.results import CommitResult
 
     Run = Callable[[Session], Any]

@@ -16,14 +16,14 @@ from refdelta.expressions.evaluate import evaluate_value, row_mask
 from refdelta.expressions.expression import Column, Value, walk
 from refdelta.expressions.sql import parse_expression, parse_predicate
 from refdelta.schema import struct_of
-from refdelta.statements.words import without
+from refdelta.sql_statements.words import without
 from refdelta.table.types import StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from refdelta.statements.session import Name, Session
-    from refdelta.statements.words import Words
+    from refdelta.sql_statements.session import Name, Session
+    from refdelta.sql_statements.words import Words
 
 _REFUSED = (
     *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "LATERAL", "GROUP", "HAVING", "WINDOW", "UNION", "INTERSECT"),

@@ -91,7 +91,7 @@ class Words:
         return token.text
 
     def at_a_name(self) -> bool:
-        """Whether a name comes next, as far as a word can tell."""
+        """Whether a name comes next, or a keyword that may be one."""
         token = self._next()
         return token is not None and (token.token_type == TokenType.IDENTIFIER or _is_word(token))
 

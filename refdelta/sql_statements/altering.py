@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.statements.defining import Columns, columns_in_brackets
+from refdelta.sql_statements.defining import Columns, columns_in_brackets
 from refdelta.table.types import is_nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from refdelta.api.alter import TableAlterer
-    from refdelta.statements.session import Session
-    from refdelta.statements.words import Words
+    from refdelta.sql_statements.session import Session
+    from refdelta.sql_statements.words import Words
 
     Change = Callable[[TableAlterer, dict[str, Any]], Any]
 
