@@ -10,10 +10,12 @@ from typing import Any
 import griffe
 
 from by_path import generator
+from refdelta.api.awaiting import awaited_docstring
 
 reference = generator("reference")
 ROLE = re.compile(r":\w+:`~?([\w.]+)`")
 EXAMPLE = re.compile(r"^Example::\n((?:\n|    .*(?:\n|$))+)", re.MULTILINE)
+AWAITED = re.compile(r"awaitable\((\w+)\)")
 SAME_AS = re.compile(r"\bas\s+:meth:`~?([\w.]+)`")
 PARAMETERS, RAISES = griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.raises
 
@@ -25,6 +27,7 @@ class Docstrings(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Change all docstrings of a package."""
+        _await(pkg)
         found = list(_documented(pkg))
         same = {one.path: [_target(one, name) for name in SAME_AS.findall(one.docstring.value)] for one in found}
         for one in found:
@@ -33,6 +36,23 @@ class Docstrings(griffe.Extension):
         for one in found:
             if one.is_function:
                 _complete(one, same)
+
+
+def _await(owner: griffe.Object) -> None:
+    """Put a function in the place of each attribute that is the ``await`` form of another, ``awaitable(f)``."""
+    for name, member in list(owner.members.items()):
+        if member.is_alias:
+            continue
+        if member.is_class or member.is_module:
+            _await(member)
+        elif member.is_attribute and (form := AWAITED.fullmatch(str(member.value))):
+            other = owner.members[form[1]]
+            text = awaited_docstring(other.docstring.value, form[1])
+            docstring = griffe.Docstring(text, parser=other.docstring.parser, lineno=member.lineno)
+            made = griffe.Function(name, parameters=other.parameters, returns=other.returns, docstring=docstring)
+            made.lineno, made.endlineno = member.lineno, member.endlineno
+            made.labels.add("async")
+            owner.set_member(name, made)
 
 
 def _documented(found: griffe.Object) -> Iterator[griffe.Object]:

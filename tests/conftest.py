@@ -302,8 +302,9 @@ def new_place(backend: str, request: pytest.FixtureRequest, fresh_path: Callable
             return lambda: Place(f"memory://{fresh_path()}", {})
         case "s3":
             return request.getfixturevalue("s3_server").place  # type: ignore[no-any-return]
-        case _:
+        case "azure":
             return request.getfixturevalue("azure_server").place  # type: ignore[no-any-return]
+    raise AssertionError(f"no place for tables on the backend {backend}")
 
 
 @pytest.fixture

@@ -76,7 +76,11 @@ def site_pages() -> Iterator[tuple[str, Sequence[str], str]]:
     catalogs = [_documented(each) for each in (open_catalog, SqlCatalog, UnityCatalog)]
     yield _page("Catalogs", ["SqlCatalog", "UnityCatalog"], "`from refdelta.catalog import ...`", catalogs)
     where = "`from refdelta import ...`"
-    yield _page("Functions", ["Functions"], where, [_documented(getattr(refdelta, name), name) for name in _FUNCTIONS])
+    # Their short sections would come before those of the functions that they await, where the site is searched.
+    awaited = [name for name in _FUNCTIONS if name.endswith("_async")]
+    plain = [name for name in _FUNCTIONS if name not in awaited]
+    yield _page("Functions", ["Functions"], where, [_documented(getattr(refdelta, name), name) for name in plain])
+    yield _page("Functions to await", [], where, [_documented(getattr(refdelta, name), name) for name in awaited])
     names = (*_OPTIONS, *_VALUES)
     values = [_documented(getattr(refdelta, name), name) for name in names]
     yield _page("Options and values", ["Values", *names], where, values)

@@ -29,9 +29,14 @@ def awaitable(function: Callable[_P, _R]) -> Callable[_P, Coroutine[Any, Any, _R
 
     in_a_thread.__name__ = f"{function.__name__}_async"
     in_a_thread.__qualname__ = f"{function.__qualname__}_async"
-    first = (function.__doc__ or "").partition("\n\n")[0]
-    in_a_thread.__doc__ = (
-        f"{first}\n\n``await`` it: :meth:`{function.__name__}` in a thread, with its arguments, result and errors. A "
-        "task that is cancelled does not end the call."
-    )
+    in_a_thread.__doc__ = awaited_docstring(function.__doc__ or "", function.__name__)
     return in_a_thread
+
+
+def awaited_docstring(docstring: str, name: str) -> str:
+    """The docstring of the ``await`` form of a function, from that of the function and its name."""
+    first = docstring.partition("\n\n")[0]
+    return (
+        f"{first}\n\n``await`` it: the call runs in a thread. Arguments, result and errors are as :meth:`{name}` has "
+        "them. A task that is cancelled does not end the call."
+    )

@@ -6,6 +6,7 @@ Tests of expressions.interval_text, expressions.interval_types, expressions.libr
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,8 +14,18 @@ import pytest
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import DeltaError, ExpressionError, PredicateError, SchemaMismatchError
 from refdelta.expressions import columnar
+from refdelta.expressions.functions import ALIASES
 from refdelta.expressions.sql import parse_expression
+from refdelta.expressions.sql_dialect import CLOCKS
+from refdelta.expressions.sql_reader import KNOWN
 from refdelta.table.types import BINARY, STRING, StructField, StructType
+
+
+def test_every_function_is_called_by_a_case():
+    here = Path(__file__).parent
+    cases = [here.parent / name for name in ("function_cases.py", "value_strategies.py", "predicate_strategies.py")]
+    text = "".join(path.read_text() for path in [*cases, *here.glob("test_*.py")]).lower()
+    assert [name for name in sorted(KNOWN - set(ALIASES) - set(CLOCKS)) if not re.search(rf"\b{name}\b", text)] == []
 
 
 @pytest.fixture

@@ -139,8 +139,8 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # The characters that need no encoding in the path of a URI (RFC 2396, `pchar`), without the colon, which would make the
 # first segment a scheme.
 _URI_SAFE: Final = "/-_.!~*'()@&=+$,"
-# Schemes by which engines name the same store.
-_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs", "gcs": "gs"}
+SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs", "gcs": "gs"}
+"""Schemes by which engines name one store, with the one that stands for it in comparisons."""
 
 
 ELSEWHERE: Final = "\0"
@@ -283,7 +283,7 @@ def _split(uri: str) -> tuple[str, str]:
         rest = slash + rest
     if scheme == "file" and authority == "localhost":
         authority = ""
-    return f"{_SAME_STORE.get(scheme, scheme)}://{authority.lower()}", rest
+    return f"{SAME_STORE.get(scheme, scheme)}://{authority.lower()}", rest
 
 
 def _decode(path: str, file: str | None) -> str:

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from refdelta.arrow.conversion import conversion
+from refdelta.core.log.paths import SAME_STORE
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
 from refdelta.operations.write.data_frames import opened_frame
@@ -25,9 +26,6 @@ _ACCEPTED = (
     "an object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow, polars, duckdb, pandas 2.2 or later), "
     "a LazyFrame, a pyarrow dataset or scanner, an iterable of record batches, a DeltaTable or a scan of one"
 )
-
-# Schemes of one service, as Hadoop and others name it.
-_SAME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 
 
 class TablesRead(msgspec.Struct):
@@ -138,7 +136,7 @@ def place_of(uri: str) -> str:
     scheme, mark, rest = uri.partition("://")
     if scheme == "file":
         return f"file://{quote(os.path.realpath(unquote(rest)))}"
-    return f"{_SAME.get(scheme, scheme)}{mark}{rest}"
+    return f"{SAME_STORE.get(scheme, scheme)}{mark}{rest}"
 
 
 def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
