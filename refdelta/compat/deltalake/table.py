@@ -50,6 +50,13 @@ if TYPE_CHECKING:
     from refdelta.compat.deltalake.writer.properties import WriterProperties
     from refdelta.operations.write.append import Rows
 
+FilterLiteralType = tuple[str, str, Any]
+FilterConjunctionType = list[FilterLiteralType]
+FilterDNFType = list[FilterConjunctionType]
+FilterType = FilterConjunctionType | FilterDNFType
+FilePruningPredicateType = FilterType | str
+PartitionFilterType = list[tuple[str, str, str | list[str]]]
+
 _STORE = "the store of the table reads its files; see storage_options"
 # Of the options, those that mean nothing on a local path.
 _REMOTE = (
@@ -128,7 +135,7 @@ class Metadata:
 
 
 class InnerTable:
-    """The methods of deltalake's inner table that Polars calls."""
+    """The methods of deltalake's inner table that Polars and Daft call."""
 
     def __init__(self, table: DeltaTable) -> None:
         self.table = table
@@ -140,6 +147,27 @@ class InnerTable:
     def get_add_file_sizes(self) -> dict[str, int]:
         """The sizes of the live files in bytes, by path."""
         return self.table.file_sizes()
+
+    def create_write_transaction(
+        self,
+        actions: list[Any],
+        mode: ReplaceMode,
+        partition_by: list[str],
+        schema: Any,
+        partitions_filters: Any = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Commit data files, by the arguments in the order of the inner table."""
+        self.table.create_write_transaction(
+            actions,
+            mode,
+            schema,
+            partition_by,
+            partitions_filters,
+            commit_properties=commit_properties,
+            post_commithook_properties=post_commithook_properties,
+        )
 
 
 def options_for(uri: Any, options: Mapping[str, str] | None) -> dict[str, str] | None:
