@@ -14,6 +14,7 @@ from refdelta.arrow.schema import to_arrow
 from refdelta.errors import InvalidArgumentError, PredicateError
 from refdelta.expressions.evaluate import evaluate_value, row_mask
 from refdelta.expressions.expression import Column, Value, walk
+from refdelta.expressions.interval_types import INTERVALS
 from refdelta.expressions.sql import parse_expression, parse_predicate
 from refdelta.schema import struct_of
 from refdelta.sql_statements.words import without
@@ -199,6 +200,8 @@ class _Projection:
                 found += [(name, Column((name,), schema.field(name).type)) for name in schema.names]
             else:
                 value = parse_expression(item.sql, schema)
+                if value.type in INTERVALS:
+                    raise PredicateError(f"{item.sql} is an interval, which no column of a result can be")
                 own = value.path[-1] if isinstance(value, Column) else item.sql
                 found.append((item.name or own, value))
         return cls(tuple(name for name, _ in found), tuple(value for _, value in found))

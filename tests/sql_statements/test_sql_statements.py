@@ -327,6 +327,7 @@ def test_options_go_to_the_commit(table: DeltaTable) -> None:
         ("SELECT DISTINCT id FROM t", "SELECT DISTINCT is not supported"),
         ("SELECT sum(n) FROM t", "sum"),
         ("SELECT zz FROM t", "zz"),
+        ("SELECT INTERVAL '1' DAY AS i", "is an interval"),
         ("SELECT id FROM t ORDER BY 2", "ORDER BY 2"),
         ("SELECT id FROM t LIMIT x", "expected a whole number"),
         ("SELECT 'abc", "not SQL"),
