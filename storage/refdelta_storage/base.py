@@ -78,12 +78,14 @@ class Capabilities:
         list_after: whether a listing starts after a key; without it the store filters, and pays for the whole.
         durable: whether an acknowledged write survives a power cut.
         remote: whether a request costs a round trip over a network, so that callers read in parallel.
+        lists: whether there are listings at all; a web server has none, and its objects are read by their names.
     """
 
     put_if_absent: bool
     list_after: bool
     durable: bool
     remote: bool
+    lists: bool = True
 
 
 class Store(abc.ABC):

@@ -35,6 +35,7 @@ def open_store(
     Args:
         uri: a path (``~`` is the home folder), ``file:///path`` with percent-encoding, ``memory://name``, or a URI of
             any protocol that fsspec knows: ``s3://bucket/path``, ``abfss://container@account.dfs.core.windows.net/path``.
+            ``https://host/path`` is read only, and by name: a web server has no listing.
         storage_options: for the local file system ``fsync`` (default true). For S3 and Azure the names of fsspec's
             file systems and of deltalake, in any case, and what the environment says of those that are not given;
             ``timeout`` (seconds without a byte of a reply, 15), ``connect_timeout`` (5), ``max_retries`` (4) and

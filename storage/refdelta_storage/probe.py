@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import BinaryIO
 
 from refdelta_storage.base import Capabilities, Committed, Exists, ObjectInfo, PutOutcome, Store, Unknown
@@ -50,7 +51,7 @@ class Probed(WrapperStore):
         inner = self.inner.capabilities
         # Assumed until it is tried, which happens before any write.
         allowed = _verdicts.found.get(self.place) is None
-        return Capabilities(inner.put_if_absent and allowed, inner.list_after, inner.durable, inner.remote)
+        return replace(inner, put_if_absent=inner.put_if_absent and allowed)
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         self._try()

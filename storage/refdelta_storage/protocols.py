@@ -16,6 +16,7 @@ from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
 from refdelta_storage.errors import InvalidOptionError, holds_credential, holds_login, redact
 from refdelta_storage.fsspec_store import FsspecStore
+from refdelta_storage.http import HttpStore
 from refdelta_storage.options import truth, unknown_option
 from refdelta_storage.probe import Probed
 from refdelta_storage.s3 import S3Store, is_amazon
@@ -353,6 +354,10 @@ def _trusted(
     return store if told or not rounds else Probed(store, place, rounds, exempt)
 
 
+def _web(client: Client, uri: str, _root: str, patience: Patience, _told: bool | None) -> Store:
+    return HttpStore(client, uri, patience)
+
+
 S3 = UriScheme(
     name="s3",
     package="s3fs",
@@ -417,7 +422,10 @@ AZURE = UriScheme(
     in_uri=_azure_in_uri,
 )
 
+HTTP = UriScheme(name="http", package="aiohttp", make=_web, options=_WAITING)
+
 PROTOCOLS: dict[str, UriScheme] = {
+    **dict.fromkeys(("http", "https"), HTTP),
     **dict.fromkeys(("s3", "s3a"), S3),
     **dict.fromkeys(("abfs", "abfss", "az", "azure", "wasb", "wasbs"), AZURE),
 }

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
 from refdelta_storage.base import Capabilities, Exists, ObjectInfo, PutOutcome, Store, Unknown, check_key
@@ -137,8 +137,7 @@ class ReadOnlyStore(WrapperStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        inner = self.inner.capabilities
-        return Capabilities(False, inner.list_after, inner.durable, inner.remote)
+        return replace(self.inner.capabilities, put_if_absent=False)
 
     def _refuse(self, key: str) -> NoReturn:
         raise ReadOnlyStoreError(f"cannot write {key!r} in {self.uri}: {self.why}")

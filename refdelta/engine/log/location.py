@@ -31,9 +31,14 @@ def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str
     arguments.mapping("storage_options", storage_options)
     with store_errors(f"open {os.fspath(uri).split('?')[0]}"):
         try:
-            return open_store(os.fspath(uri), storage_options)
+            store = open_store(os.fspath(uri), storage_options)
         except InvalidOptionError as error:
             raise InvalidArgumentError(str(error)) from error
+    if store.capabilities.lists:
+        return store
+    from refdelta.engine.log.unlisted_log import UnlistedLog  # few stores have no listing
+
+    return UnlistedLog(store)
 
 
 def with_others(store: Store, others: Iterable[str | os.PathLike[str]], options: Mapping[str, str] | None) -> Store:
