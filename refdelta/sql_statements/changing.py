@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -59,9 +59,8 @@ class _Insert:
 
     def _of_itself(self, txn: WriteTransaction, table: DeltaTable) -> None:
         """From the table itself: the rows are read in the transaction, so that no commit comes between."""
-        where = None if self.query.where is None else self.query.where
-        read = Query(items=self.query.items, order=self.query.order, limit=self.query.limit, offset=self.query.offset)
-        rows = self._named(read.of_rows(txn.read(predicate=where).to_reader()), table)
+        read = txn.read(predicate=self.query.where)
+        rows = self._named(replace(self.query, where=None).of_rows(read.to_reader()), table)
         if self.overwrite:
             txn.overwrite(rows, predicate=self.where)
         else:
@@ -71,7 +70,7 @@ class _Insert:
         """The rows with the names of the table's columns."""
         if self.by_name:
             return rows
-        names = list(self.columns) if self.columns is not None else _inserted(table)
+        names = table.schema().names if self.columns is None else list(self.columns)
         if len(names) != len(rows.schema):
             raise InvalidArgumentError(
                 f"the INSERT has {len(rows.schema)} columns for the {len(names)} columns {', '.join(names)}"
@@ -82,13 +81,8 @@ class _Insert:
         )
 
 
-def _inserted(table: DeltaTable) -> list[str]:
-    return table.schema().names
-
-
 def _transacted(session: Session) -> dict[str, Any]:
-    options = dict(session.options)
-    return {**options, "attempts": options.get("attempts") or 1}
+    return {**session.options, "attempts": session.options.get("attempts") or 1}
 
 
 def insert(words: Words) -> Run:
@@ -208,8 +202,8 @@ def merge(words: Words) -> Run:
         raise words.expected("WHEN")
 
     def run(session: Session) -> CommitResult:
-        plain = source.items == Query().items and source.source is not None and source == Query(source.source)
-        rows = session.rows(source.source) if plain and source.source else source.table(session)
+        whole = source.source is not None and source == Query(source.source)
+        rows = session.rows(source.source) if whole and source.source else source.table(session)
         builder = session.table(target).merge(
             rows, condition, source_alias or "", alias, merge_schema=evolves, **session.options
         )
