@@ -26,14 +26,14 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta.arrow.schema import to_arrow
 from refdelta.engine.parquet.file_options import FileOptions, files_written_with
 from refdelta.expressions.evaluate import row_mask
-from refdelta.expressions.predicate import And, Column, Comparison, In, IsNull, Literal, Not, Or
+from refdelta.expressions.expression import And, Column, Comparison, In, IsNull, Literal, Not, Or
 from refdelta.table.types import DOUBLE, FLOAT, LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate
 
 NAN, INFINITY = math.nan, math.inf
 

@@ -12,18 +12,7 @@ from hypothesis import strategies as st
 
 from refdelta.arrow.partition import from_internal
 from refdelta.arrow.schema import to_arrow
-from refdelta.expressions.predicate import (
-    And,
-    BoolLiteral,
-    Column,
-    Comparison,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Or,
-)
+from refdelta.expressions.expression import And, BoolLiteral, Column, Comparison, In, IsNull, Like, Literal, Not, Or
 from refdelta.table.types import (
     BINARY,
     BOOLEAN,

@@ -6,8 +6,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from refdelta.expressions.evaluate import value_of
 from refdelta.expressions.functions import ALIASES
-from refdelta.expressions.predicate import value_of
 from refdelta.expressions.sql import parse_expression
 from refdelta.expressions.sql_dialect import CAST_FUNCTIONS, CLOCKS
 from refdelta.table.partition_values import serialize

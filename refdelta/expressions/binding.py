@@ -14,12 +14,8 @@ from decimal import Decimal
 from refdelta.errors import ExpressionError, PredicateError
 from refdelta.expressions.casting import cast_literal, cast_string, convert_value, convertible
 from refdelta.expressions.coercion import MAX_PRECISION, coerce, common_type, literal_as, wider, with_string
-from refdelta.expressions.functions import typed_call
-from refdelta.expressions.library.intervals import interval_call
-from refdelta.expressions.like import like_tokens
-from refdelta.expressions.predicate import (
-    FALSE,
-    NULL,
+from refdelta.expressions.evaluate import evaluate, value_of
+from refdelta.expressions.expression import (
     And,
     BoolLiteral,
     Call,
@@ -38,11 +34,12 @@ from refdelta.expressions.predicate import (
     Predicate,
     Value,
     columns,
-    compare,
-    disjunction,
-    evaluate,
-    value_of,
 )
+from refdelta.expressions.functions import typed_call
+from refdelta.expressions.library.intervals import interval_call
+from refdelta.expressions.like import like_tokens
+from refdelta.expressions.ordering import compare
+from refdelta.expressions.predicate import FALSE, NULL, disjunction
 from refdelta.expressions.scope import Scope
 from refdelta.table import partition_values
 from refdelta.table.char_varchar import padded

@@ -10,78 +10,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import ExpressionError
-from refdelta.expressions.evaluate import FLIPPED, all_of, evaluate, negated, value_of
+from refdelta.expressions.evaluate import all_of, evaluate, negated
 from refdelta.expressions.expression import (
     And,
     BoolLiteral,
-    Call,
-    Case,
-    Cast,
     Column,
     Comparison,
     Condition,
-    Convert,
-    Expression,
-    In,
-    IsNull,
-    Like,
     Literal,
     Not,
     Or,
     Predicate,
     Value,
-    column_refs,
     columns,
     rebuilt,
-    to_sql,
-    walk,
 )
-from refdelta.expressions.ordering import compare, order
 from refdelta.table.types import BOOLEAN, DataType, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-__all__ = [
-    "FALSE",
-    "FLIPPED",
-    "NEGATED",
-    "NULL",
-    "TRUE",
-    "And",
-    "BoolLiteral",
-    "Call",
-    "Case",
-    "Cast",
-    "Column",
-    "Comparison",
-    "Condition",
-    "Convert",
-    "Expression",
-    "In",
-    "IsNull",
-    "Like",
-    "Literal",
-    "Not",
-    "Or",
-    "Predicate",
-    "Value",
-    "as_predicate",
-    "column_refs",
-    "columns",
-    "compare",
-    "conjunction",
-    "disjunction",
-    "evaluate",
-    "order",
-    "possible",
-    "push_not",
-    "rebuilt",
-    "to_sql",
-    "value_of",
-    "walk",
-    "with_nulls",
-]
 
 TRUE, FALSE, NULL = BoolLiteral(True), BoolLiteral(False), BoolLiteral(None)
 

@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, Any
 from refdelta.arguments import is_unicode
 from refdelta.errors import PredicateError, unknown_name
 from refdelta.expressions.binding import bind
-from refdelta.expressions.predicate import (
-    FLIPPED,
-    Column,
-    Comparison,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Predicate,
-    Value,
-    conjunction,
-    disjunction,
-)
+from refdelta.expressions.evaluate import FLIPPED
+from refdelta.expressions.expression import Column, Comparison, In, IsNull, Literal, Not, Predicate, Value
+from refdelta.expressions.predicate import conjunction, disjunction
 from refdelta.expressions.scope import Scope
 from refdelta.table import partition_values
 from refdelta.table.column_names import named_path

@@ -17,12 +17,8 @@ from sqlglot.errors import SqlglotError
 
 from refdelta.errors import ColumnNotFoundError, PredicateError, suggestion, unknown_name
 from refdelta.expressions.binding import bind, bind_value, cast_literal
-from refdelta.expressions.expression import FORMS, Expression, children
-from refdelta.expressions.functions import ALIASES, FUNCTIONS
-from refdelta.expressions.interval_text import UNITS, interval_literal
-from refdelta.expressions.interval_types import DAY_TIME, DAYS, YEAR_MONTH
-from refdelta.expressions.predicate import (
-    NULL,
+from refdelta.expressions.expression import (
+    FORMS,
     And,
     BoolLiteral,
     Call,
@@ -31,6 +27,7 @@ from refdelta.expressions.predicate import (
     Comparison,
     Condition,
     Convert,
+    Expression,
     In,
     IsNull,
     Like,
@@ -39,7 +36,12 @@ from refdelta.expressions.predicate import (
     Or,
     Predicate,
     Value,
+    children,
 )
+from refdelta.expressions.functions import ALIASES, FUNCTIONS
+from refdelta.expressions.interval_text import UNITS, interval_literal
+from refdelta.expressions.interval_types import DAY_TIME, DAYS, YEAR_MONTH
+from refdelta.expressions.predicate import NULL
 from refdelta.expressions.scope import Scope
 from refdelta.expressions.sql_dialect import (
     ARITHMETIC,

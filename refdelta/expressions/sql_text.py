@@ -1,4 +1,4 @@
-"""Names and constants as Spark's SQL writes them: what :func:`refdelta.expressions.predicate.to_sql` is made
+"""Names and constants as Spark's SQL writes them: what :func:`refdelta.expressions.expression.to_sql` is made
 of.
 """
 

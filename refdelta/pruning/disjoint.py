@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from refdelta.expressions.like import like_prefix
-from refdelta.expressions.ordering import order
-from refdelta.expressions.predicate import (
-    FLIPPED,
+from refdelta.expressions.evaluate import FLIPPED
+from refdelta.expressions.expression import (
     And,
     BoolLiteral,
     Cast,
@@ -29,8 +27,10 @@ from refdelta.expressions.predicate import (
     Or,
     Predicate,
     Value,
-    push_not,
 )
+from refdelta.expressions.like import like_prefix
+from refdelta.expressions.ordering import order
+from refdelta.expressions.predicate import push_not
 from refdelta.table.types import BOOLEAN, DATE, INTEGRAL, is_exact
 
 _MOST = 4096

@@ -19,12 +19,8 @@ from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.claims import EXACT_BOUNDS, null_count, row_count
 from refdelta.errors import DeltaError, ExpressionError
 from refdelta.expressions.casting import convert_value, widen
-from refdelta.expressions.like import like_prefix
-from refdelta.expressions.ordering import order
-from refdelta.expressions.predicate import (
-    FALSE,
-    NULL,
-    TRUE,
+from refdelta.expressions.evaluate import evaluate, value_of
+from refdelta.expressions.expression import (
     And,
     BoolLiteral,
     Cast,
@@ -41,14 +37,11 @@ from refdelta.expressions.predicate import (
     Value,
     column_refs,
     columns,
-    conjunction,
-    disjunction,
-    evaluate,
-    possible,
-    push_not,
     rebuilt,
-    value_of,
 )
+from refdelta.expressions.like import like_prefix
+from refdelta.expressions.ordering import order
+from refdelta.expressions.predicate import FALSE, NULL, TRUE, conjunction, disjunction, possible, push_not
 from refdelta.pruning.stats import load_stats, lookup, statistic
 from refdelta.pruning.stats_source import StatsSource
 from refdelta.table import partition_values

@@ -17,23 +17,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from refdelta.errors import ExpressionError
-from refdelta.expressions.expression import Call, Cast, Column, Convert, Literal, Value, walk
-from refdelta.expressions.ordering import order
-from refdelta.expressions.predicate import (
-    FLIPPED,
-    TRUE,
+from refdelta.expressions.evaluate import FLIPPED, value_of
+from refdelta.expressions.expression import (
     And,
+    Call,
+    Cast,
+    Column,
     Comparison,
+    Convert,
     In,
     IsNull,
+    Literal,
     Or,
     Predicate,
+    Value,
     columns,
-    conjunction,
-    disjunction,
-    push_not,
-    value_of,
+    walk,
 )
+from refdelta.expressions.ordering import order
+from refdelta.expressions.predicate import TRUE, conjunction, disjunction, push_not
 from refdelta.expressions.time_format import parts_of
 from refdelta.table.partition_values import DAY
 from refdelta.table.types import BOOLEAN, DATE, INTEGRAL, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType

@@ -13,7 +13,8 @@ from typing import Any
 from refdelta.core.conflicts.reads import EVERY_ROW, RowPredicate
 from refdelta.core.log.actions import Add, Remove
 from refdelta.errors import DeltaError
-from refdelta.expressions.predicate import TRUE, Predicate, column_refs, possible, to_sql
+from refdelta.expressions.expression import Predicate, column_refs, to_sql
+from refdelta.expressions.predicate import TRUE, possible
 from refdelta.pruning.disjoint import disjoint
 from refdelta.pruning.file_match import FileMatcher
 from refdelta.table.types import ArrayType, MapType, StructType

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.positions import RowsByFile
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate
     from refdelta.operations.merge.plan import MergePlan
     from refdelta.operations.merge.strategy import MergeStrategy
     from refdelta.operations.shared.row_rules import RowRules

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.errors import ConflictDetails
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate
 
 Item = TypeVar("Item")
 

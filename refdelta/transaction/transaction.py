@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.log.actions import Txn
     from refdelta.core.rows.relocation import RelocationById
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate
     from refdelta.transaction.rehearsal import RecordedCommit, Rehearsal
     from refdelta_storage import Store
 

@@ -21,7 +21,7 @@ from refdelta.table.types import TIMESTAMP, StructField, StructType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate
     from refdelta.verifier.report import Report
     from refdelta.verifier.state import State
 

@@ -19,7 +19,7 @@ import float_tables
 from float_tables import INFINITY, NAN, PREDICATES, READERS, WAYS, rows_that_meet, words
 from refdelta import DeltaTable, write_deltalake
 from refdelta.engine.parquet import float_chunks
-from refdelta.expressions.predicate import And, Column, Comparison, In, Literal, Not, to_sql
+from refdelta.expressions.expression import And, Column, Comparison, In, Literal, Not, to_sql
 from refdelta.table.types import DOUBLE
 from tiers import examples
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows
 from refdelta.errors import ColumnNotFoundError
 from refdelta.expressions.binding import bind
-from refdelta.expressions.evaluate import row_mask
+from refdelta.expressions.evaluate import evaluate, row_mask
 from refdelta.expressions.ordering import compare_columns
-from refdelta.expressions.predicate import evaluate, push_not
+from refdelta.expressions.predicate import push_not
 from refdelta.expressions.sql import parse_predicate
 from refdelta.table.types import DATE, DOUBLE, STRING, TIMESTAMP, StructField, StructType
 from tiers import examples

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from function_cases import GROUPS, SCHEMA, batch_of, rows
 from refdelta.arrow.partition import to_internal
 from refdelta.errors import ExpressionError
-from refdelta.expressions.evaluate import evaluate_value
-from refdelta.expressions.predicate import value_of
+from refdelta.expressions.evaluate import evaluate_value, value_of
 from refdelta.expressions.sql import parse_expression
 from refdelta.expressions.sql_text import type_sql
 from refdelta.table.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, MapType

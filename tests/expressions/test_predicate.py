@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from predicate_strategies import PREDICATES, SCHEMA, rows
 from refdelta.errors import PredicateError
 from refdelta.expressions.binding import bind
-from refdelta.expressions.like import like_prefix
-from refdelta.expressions.predicate import (
-    FALSE,
-    NULL,
-    TRUE,
+from refdelta.expressions.evaluate import evaluate
+from refdelta.expressions.expression import (
     And,
     BoolLiteral,
     Column,
@@ -31,15 +28,11 @@ from refdelta.expressions.predicate import (
     Not,
     Or,
     columns,
-    compare,
-    conjunction,
-    disjunction,
-    evaluate,
-    possible,
-    push_not,
     to_sql,
-    with_nulls,
 )
+from refdelta.expressions.like import like_prefix
+from refdelta.expressions.ordering import compare
+from refdelta.expressions.predicate import FALSE, NULL, TRUE, conjunction, disjunction, possible, push_not, with_nulls
 from refdelta.table.types import LONG, STRING, StructType
 from tiers import examples
 

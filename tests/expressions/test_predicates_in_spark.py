@@ -12,7 +12,7 @@ from predicate_strategies import PREDICATES, SCHEMA, batch_of, rows, sayable, sc
 from refdelta.arrow.schema import from_arrow
 from refdelta.errors import ExpressionError
 from refdelta.expressions.evaluate import row_mask
-from refdelta.expressions.predicate import columns, to_sql
+from refdelta.expressions.expression import columns, to_sql
 from refdelta.expressions.sql import parse_predicate
 from refdelta.table.types import STRING
 from tiers import examples

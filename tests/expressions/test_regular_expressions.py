@@ -7,8 +7,7 @@ import pytest
 
 from function_cases import REFUSED, SCHEMA
 from refdelta.errors import ExpressionError, PredicateError
-from refdelta.expressions.evaluate import evaluate_value
-from refdelta.expressions.predicate import value_of
+from refdelta.expressions.evaluate import evaluate_value, value_of
 from refdelta.expressions.sql import parse_expression
 from refdelta.table.types import STRING, StructField, StructType
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from predicate_strategies import PREDICATES, SCHEMA
 from refdelta.errors import ColumnNotFoundError, PredicateError
 from refdelta.expressions.binding import bind
-from refdelta.expressions.predicate import to_sql
+from refdelta.expressions.expression import to_sql
 from refdelta.expressions.sql import from_filters, parse_predicate
 from refdelta.expressions.sql_dialect import Dialect, unescaped
 from refdelta.table.types import (

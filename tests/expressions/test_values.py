@@ -16,8 +16,8 @@ from predicate_strategies import SCHEMA, batch_of, rows
 from refdelta.arrow.partition import to_internal
 from refdelta.arrow.schema import arrow_type
 from refdelta.errors import ExpressionError, PredicateError
-from refdelta.expressions.evaluate import evaluate_value, row_mask
-from refdelta.expressions.predicate import evaluate, to_sql, value_of
+from refdelta.expressions.evaluate import evaluate, evaluate_value, row_mask, value_of
+from refdelta.expressions.expression import to_sql
 from refdelta.expressions.sql import parse_expression, parse_predicate
 from refdelta.table.types import LONG, StructField, StructType
 from tiers import examples

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from predicate_strategies import SCHEMA, batch_of, rows
 from refdelta.arrow.partition import to_internal
 from refdelta.errors import ExpressionError, PredicateError
-from refdelta.expressions.evaluate import evaluate_value
-from refdelta.expressions.predicate import to_sql, value_of
+from refdelta.expressions.evaluate import evaluate_value, value_of
+from refdelta.expressions.expression import to_sql
 from refdelta.expressions.sql import parse_expression
 from refdelta.expressions.sql_text import type_sql
 from refdelta.table.types import DATE, TIMESTAMP, TIMESTAMP_NTZ

@@ -23,7 +23,7 @@ from refdelta.core.log.actions import Add
 from refdelta.engine.scan.skipping import prune
 from refdelta.errors import DeltaError
 from refdelta.expressions.evaluate import row_mask
-from refdelta.expressions.predicate import to_sql
+from refdelta.expressions.expression import to_sql
 from refdelta.expressions.sql import parse_predicate
 from refdelta.pruning.row_predicate import row_predicate
 

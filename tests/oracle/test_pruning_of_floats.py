@@ -20,7 +20,7 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta.crosscheck import oracle
 from refdelta.engine.parquet import float_chunks
 from refdelta.engine.parquet.file_options import FileOptions, files_written_with
-from refdelta.expressions.predicate import to_sql
+from refdelta.expressions.expression import to_sql
 from refdelta.expressions.sql import parse_predicate
 from spark_tables import tries
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from predicate_strategies import COLUMNS, PREDICATES, SCHEMA, VALUES, rows
 from refdelta.expressions.binding import bind
-from refdelta.expressions.predicate import And, Column, Comparison, In, Literal, Not, Or, evaluate
+from refdelta.expressions.evaluate import evaluate
+from refdelta.expressions.expression import And, Column, Comparison, In, Literal, Not, Or
 from refdelta.expressions.sql import parse_predicate
 from refdelta.pruning import disjoint as disjoint_module
 from refdelta.pruning.disjoint import disjoint

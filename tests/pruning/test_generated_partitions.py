@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refdelta import DeltaTable, write_deltalake
-from refdelta.expressions.expression import Column, Convert, to_sql
-from refdelta.expressions.predicate import And, Comparison, In, IsNull, Literal, Not, Or, evaluate, value_of
+from refdelta.expressions.evaluate import evaluate, value_of
+from refdelta.expressions.expression import And, Column, Comparison, Convert, In, IsNull, Literal, Not, Or, to_sql
 from refdelta.expressions.sql import parse_expression, parse_predicate
 from refdelta.pruning.generated_partitions import Generated, implied
 from refdelta.table.types import DATE, INTEGER, STRING, TIMESTAMP, TIMESTAMP_NTZ, StructField, StructType

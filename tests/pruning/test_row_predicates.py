@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from concurrency.commits import SCHEMA, add, remove, where, where_flat
 from refdelta.core.conflicts.reads import EVERY_ROW, AnyOf
-from refdelta.expressions.predicate import evaluate
+from refdelta.expressions.evaluate import evaluate
 from refdelta.pruning.file_match import may_match
 from tiers import examples
 

@@ -8,10 +8,10 @@ import pytest
 from handmade import Handmade, field, struct
 from refdelta import DeltaTable, write_deltalake
 from refdelta.errors import DeltaError, PredicateError
+from refdelta.expressions.evaluate import evaluate
 from refdelta.expressions.expression import Literal
 from refdelta.expressions.functions import FUNCTIONS
 from refdelta.expressions.like import like_matches
-from refdelta.expressions.predicate import evaluate
 from refdelta.expressions.sql import parse_expression, parse_predicate
 from refdelta.table.types import BOOLEAN, LONG, STRING, StructField, StructType
 from refdelta_storage import LocalStore

@@ -16,8 +16,8 @@ from refdelta.arrow.schema import to_arrow
 from refdelta.engine.scan.skipping import Pruned, prune
 from refdelta.errors import ColumnNotFoundError, PredicateError
 from refdelta.expressions.evaluate import can_fail, row_mask
-from refdelta.expressions.predicate import And, Call, Case, Column, Condition, Convert, Predicate, walk
-from refdelta.expressions.predicate import columns as predicate_columns
+from refdelta.expressions.expression import And, Call, Case, Column, Condition, Convert, Predicate, walk
+from refdelta.expressions.expression import columns as predicate_columns
 from refdelta.expressions.sql import from_filters, parse_expression
 from refdelta.pruning.generated_partitions import Generated, implied
 from refdelta.table.char_varchar import NOTE

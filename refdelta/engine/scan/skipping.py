@@ -19,9 +19,7 @@ from refdelta.engine.scan.file_stats import Bounds, FileStatsView, view_stats
 from refdelta.errors import ExpressionError
 from refdelta.expressions.casting import convert_column
 from refdelta.expressions.evaluate import cast, compute_type, evaluate_value, row_mask, scalar
-from refdelta.expressions.like import like_prefix
-from refdelta.expressions.ordering import compare_columns
-from refdelta.expressions.predicate import (
+from refdelta.expressions.expression import (
     And,
     BoolLiteral,
     Cast,
@@ -38,9 +36,10 @@ from refdelta.expressions.predicate import (
     Value,
     column_refs,
     columns,
-    order,
-    push_not,
 )
+from refdelta.expressions.like import like_prefix
+from refdelta.expressions.ordering import compare_columns, order
+from refdelta.expressions.predicate import push_not
 from refdelta.pruning.file_match import KEEP_ORDER, nan_cases
 from refdelta.table.types import FRACTIONAL
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from refdelta.engine.parquet.write import CHANGE, marked
 from refdelta.errors import InvalidArgumentError
 from refdelta.expressions.evaluate import row_mask
-from refdelta.expressions.predicate import TRUE, Predicate
+from refdelta.expressions.expression import Predicate
+from refdelta.expressions.predicate import TRUE
 from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.dml.assign import Assignment, Setter, constants, expressions, merged_rows
 from refdelta.operations.shared.rewrite import (

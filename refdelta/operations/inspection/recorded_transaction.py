@@ -27,7 +27,8 @@ from refdelta.engine.log.statistics import whole_adds
 from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import DataFileError, DeltaError
-from refdelta.expressions.predicate import TRUE, Predicate
+from refdelta.expressions.expression import Predicate
+from refdelta.expressions.predicate import TRUE
 from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.shared.rewrite import find_matches
 from refdelta.transaction.parties import stated_predicate

@@ -18,18 +18,21 @@ import pyarrow.compute as pc
 from refdelta.arrow.arrays import concat, empty_table, one_array
 from refdelta.arrow.partition import to_internal
 from refdelta.expressions.evaluate import evaluate_value
-from refdelta.expressions.expression import Cast, Column, Convert, Literal, Value, columns
-from refdelta.expressions.predicate import (
-    FALSE,
+from refdelta.expressions.expression import (
     And,
+    Cast,
+    Column,
     Comparison,
+    Convert,
     In,
     IsNull,
+    Literal,
     Or,
     Predicate,
-    conjunction,
-    disjunction,
+    Value,
+    columns,
 )
+from refdelta.expressions.predicate import FALSE, conjunction, disjunction
 from refdelta.table.types import is_plain
 
 _POSITION = "position\n"  # no column of a table can have this name

@@ -31,7 +31,7 @@ from refdelta.table.types import ArrayType, DataType, MapType, StructField, Stru
 if TYPE_CHECKING:
     from refdelta.core.log.actions import AnyAction
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate
     from refdelta.operations.merge.join import KeyValues
 
 Kind = Literal["update", "delete", "insert"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate
     from refdelta.operations.merge.plan import MergePlan
     from refdelta.transaction.transaction import Transaction
 

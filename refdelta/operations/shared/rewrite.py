@@ -28,7 +28,7 @@ from refdelta.engine.scan.scan import plan_scan
 from refdelta.engine.work.executor import ThreadExecutor, grouped
 from refdelta.errors import ConstraintViolationError
 from refdelta.expressions.evaluate import row_mask
-from refdelta.expressions.predicate import Predicate
+from refdelta.expressions.expression import Predicate
 from refdelta.table.change_feed import DELETE, INSERT, is_merge_without_changes
 
 if TYPE_CHECKING:

@@ -46,8 +46,7 @@ from refdelta.table.types import (
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
-    from refdelta.expressions.expression import Value
-    from refdelta.expressions.predicate import Predicate
+    from refdelta.expressions.expression import Predicate, Value
 
 INVARIANTS = "delta.invariants"
 DEFAULT = "CURRENT_DEFAULT"

@@ -14,15 +14,8 @@ from refdelta.arrow.partition import partition_table, to_internal
 from refdelta.core.log.actions import Add, Metadata
 from refdelta.engine.log.state import adds_table, to_adds
 from refdelta.errors import InvalidArgumentError
-from refdelta.expressions.predicate import (
-    Column,
-    Comparison,
-    Literal,
-    Predicate,
-    conjunction,
-    disjunction,
-    with_nulls,
-)
+from refdelta.expressions.expression import Column, Comparison, Literal, Predicate
+from refdelta.expressions.predicate import conjunction, disjunction, with_nulls
 from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.shared.rewrite import RewriteResult, delete_where, record_inserts, remove_files, requires
 from refdelta.operations.write.append import WrittenFiles, append

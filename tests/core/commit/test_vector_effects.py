@@ -43,7 +43,7 @@ from refdelta.core.log.codec import decode_commit, encode_commit
 from refdelta.core.log.paths import commit_key
 from refdelta.core.rows.deletes import RowDelete
 from refdelta.engine.parquet.dv import load_deletion_vector
-from refdelta.expressions.predicate import Column, Comparison, Literal
+from refdelta.expressions.expression import Column, Comparison, Literal
 from refdelta.pruning.row_predicate import row_predicate
 from refdelta.table.types import LONG, StructField, StructType
 from refdelta.transaction.driver import RetryPolicy, commit

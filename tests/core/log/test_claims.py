@@ -14,7 +14,7 @@ from by_path import loaded
 from refdelta.core.log import claims
 from refdelta.core.log.actions import Add
 from refdelta.engine.scan.skipping import prune
-from refdelta.expressions.predicate import Column, Comparison, IsNull, Literal, Not
+from refdelta.expressions.expression import Column, Comparison, IsNull, Literal, Not
 from refdelta.pruning.file_match import FileMatcher
 from refdelta.pruning.stats import load_stats, lookup, statistic
 from refdelta.pruning.stats_source import StatsSource

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from refdelta.core.log.actions import Add
-from refdelta.expressions.predicate import Column, Comparison, IsNull, Literal
+from refdelta.expressions.expression import Column, Comparison, IsNull, Literal
 from refdelta.pruning.file_match import FileMatcher
 from refdelta.pruning.stats import load_stats, lookup, statistic
 from refdelta.table.types import DecimalType, PrimitiveType, StructField, StructType

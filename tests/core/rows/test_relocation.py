@@ -24,7 +24,7 @@ from refdelta.core.rows.relocation import (
     relocations,
 )
 from refdelta.core.rows.sets import ALL, renumber
-from refdelta.expressions.predicate import Column, IsNull
+from refdelta.expressions.expression import Column, IsNull
 from refdelta.pruning.row_predicate import row_predicate
 from refdelta.table.types import LONG, ArrayType, MapType, StructField, StructType
 from tiers import examples

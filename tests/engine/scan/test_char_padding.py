@@ -16,10 +16,9 @@ from refdelta import DeltaTable, errors, verify, write_deltalake
 from refdelta.core.log.actions import Add
 from refdelta.engine.log.state import adds_table
 from refdelta.engine.scan.skipping import prune
-from refdelta.expressions.evaluate import call, row_mask
+from refdelta.expressions.evaluate import call, row_mask, value_of
 from refdelta.expressions.expression import Call, Literal, to_sql
 from refdelta.expressions.functions import typed_call
-from refdelta.expressions.predicate import value_of
 from refdelta.expressions.scope import Scope
 from refdelta.expressions.sql import parse_predicate
 from refdelta.pruning.file_match import may_match

@@ -18,7 +18,7 @@ from refdelta.core.log import claims
 from refdelta.core.log.actions import Add
 from refdelta.engine.scan import file_stats, skipping
 from refdelta.engine.scan.skipping import prune
-from refdelta.expressions.predicate import evaluate
+from refdelta.expressions.evaluate import evaluate
 from refdelta.expressions.sql import parse_predicate
 from refdelta.pruning import file_match, stats_source
 from refdelta.pruning.file_match import FileMatcher

@@ -21,7 +21,8 @@ from refdelta.core.log.claims import EXACT_BOUNDS
 from refdelta.engine.scan.skipping import prune
 from refdelta.errors import ExpressionError, InvalidLogError, PredicateError
 from refdelta.expressions.binding import bind
-from refdelta.expressions.predicate import evaluate, order
+from refdelta.expressions.evaluate import evaluate
+from refdelta.expressions.ordering import order
 from refdelta.expressions.sql import parse_predicate
 from refdelta.pruning.file_match import may_match
 from refdelta.pruning.stats import truncate_max, truncate_min
