@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
-from refdelta.sql_statements.defining import Columns, columns_in_brackets
+from refdelta.sql_statements.defining import AT_THE_END, Columns, columns_in_brackets
 from refdelta.table.types import is_nested
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def alter(words: Words) -> Callable[[Session], Any]:
     """ALTER TABLE, one change."""
     words.need("TABLE")
-    name = words.path("a table")
+    name = words.table()
     if words.take("RENAME", "TO"):
-        new = ".".join(words.path("a table"))
+        new = ".".join(words.table())
         return lambda session: _renamed(session, ".".join(name), new)
     change = _change(words)
     return lambda session: change(session.table(name).alter, dict(session.options))
@@ -81,10 +81,8 @@ def _add(words: Words) -> Change:
         columns.read(words)
     if any(columns.declared().values()):
         raise words.refused("an added column has no default and is not generated; ALTER COLUMN ... SET DEFAULT follows")
-    after = words.column() if words.take("AFTER") else None
-    moved = after is not None or words.take("FIRST")
-    if moved:
-        raise words.refused("ADD COLUMNS adds at the end; ALTER COLUMN ... FIRST or AFTER moves a column")
+    if words.at("FIRST") or words.at("AFTER"):
+        raise words.refused(AT_THE_END)
     return lambda table, options: table.add_columns(columns.schema(), **options)
 
 

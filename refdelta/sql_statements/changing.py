@@ -89,7 +89,7 @@ def insert(words: Words) -> Run:
     """INSERT INTO or OVERWRITE, with columns, BY NAME, REPLACE WHERE."""
     overwrite = words.one_of("INTO", "OVERWRITE") == "OVERWRITE"
     words.take("TABLE")
-    target = words.path("a table")
+    target = words.table()
     if words.at("PARTITION"):
         raise words.refused("PARTITION is not supported: give the partition columns as the others, or REPLACE WHERE")
     columns, where = None, None
@@ -125,7 +125,7 @@ def delete(words: Words) -> Run:
 def truncate(words: Words) -> Run:
     """TRUNCATE TABLE."""
     words.need("TABLE")
-    target = words.path("a table")
+    target = words.table()
     return lambda session: session.table(target).delete(**session.options)
 
 
@@ -141,7 +141,7 @@ def update(words: Words) -> Run:
 
 def _target(words: Words) -> tuple[Name, tuple[str, ...]]:
     """The table of a statement, and the names that stand for it in expressions."""
-    target = words.path("a table")
+    target = words.table()
     alias = _alias(words, "WHERE", "SET", "USING")
     return target, (alias or target[-1],)
 
@@ -181,7 +181,7 @@ def merge(words: Words) -> Run:
     """MERGE INTO, with all its clauses."""
     evolves = words.take("WITH", "SCHEMA", "EVOLUTION")
     words.need("INTO")
-    target = words.path("a table")
+    target = words.table()
     alias = _alias(words, "USING") or target[-1]
     words.need("USING")
     source: Query
@@ -190,7 +190,7 @@ def merge(words: Words) -> Run:
         words.need(")")
         source_alias = _alias(words, "ON")
     else:
-        name = words.path("a table")
+        name = words.table()
         source = Query(name)
         source_alias = _alias(words, "ON") or name[-1]
     words.need("ON")

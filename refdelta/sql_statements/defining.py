@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     Run = Callable[[Session], Any]
 
 
+AT_THE_END = "ADD COLUMNS adds at the end; ALTER COLUMN ... FIRST or AFTER moves a column"
+
+
 @dataclass
 class Columns:
     """Columns as they are declared.
@@ -46,6 +49,8 @@ class Columns:
     def read(self, words: Words) -> None:
         """One column: its name, its type and its declarations."""
         name = words.name("a column")
+        if words.at("."):
+            raise words.refused("a field of a struct is declared with its struct; add_columns of DeltaTable adds one")
         metadata: dict[str, Any] = {}
         if words.at("CHAR", "(") or words.at("VARCHAR", "("):
             kind = words.name().lower()
@@ -109,6 +114,8 @@ def columns_in_brackets(words: Words) -> Columns:
         if words.at("CONSTRAINT") or words.at("PRIMARY") or words.at("FOREIGN"):
             raise words.refused("constraints are added by ALTER TABLE ... ADD CONSTRAINT, and keys are not supported")
         columns.read(words)
+    if words.at("FIRST") or words.at("AFTER"):
+        raise words.refused(AT_THE_END)
     words.need(")")
     return columns
 
@@ -176,12 +183,13 @@ def replace(words: Words) -> Run:
 
 
 def _create(words: Words, mode: str) -> Run:
+    words.take("EXTERNAL")
     if not words.at("TABLE"):
         raise words.refused("only tables are created here")
     words.need("TABLE")
     if words.take("IF", "NOT", "EXISTS"):
         mode = "ignore"
-    name = words.path("a table")
+    name = words.table()
     if words.take("SHALLOW", "CLONE"):
         return _clone(words, name, mode)
     if words.take("DEEP") or words.at("CLONE"):
@@ -197,9 +205,19 @@ def _create(words: Words, mode: str) -> Run:
         query = read_query(words)
         if bracket:
             words.need(")")
+    elif columns is None and location is not None:
+        folder = location
+        return lambda session: _registered(session, name, folder)
     elif columns is None:
         raise words.expected("columns in brackets, or AS SELECT")
     return _Create(name, mode, columns, query, location, described).run
+
+
+def _registered(session: Session, name: Name, location: str) -> Any:
+    """A table that is there already, under a name of the catalog."""
+    if session.catalog is None:
+        raise InvalidArgumentError("CREATE TABLE without columns registers a table in a catalog: give one to sql()")
+    return session.catalog.register_table(".".join(name), location)
 
 
 def _described(words: Words) -> tuple[str | None, dict[str, Any]]:
@@ -224,7 +242,7 @@ def _described(words: Words) -> tuple[str | None, dict[str, Any]]:
 
 
 def _clone(words: Words, name: Name, mode: str) -> Run:
-    source = words.path("a table")
+    source = words.table()
     version = read_version(words)
     location = words.string() if words.take("LOCATION") else None
 
@@ -263,7 +281,7 @@ def drop(words: Words) -> Run:
     """DROP TABLE of a catalog."""
     words.need("TABLE")
     exists = words.take("IF", "EXISTS")
-    name = words.path("a table")
+    name = words.table()
     purge = words.take("PURGE")
 
     def run(session: Session) -> None:
@@ -279,9 +297,16 @@ def drop(words: Words) -> Run:
 
 
 def comment(words: Words) -> Run:
-    """COMMENT ON TABLE."""
-    words.need("ON", "TABLE")
-    name = words.path("a table")
+    """COMMENT ON TABLE or COLUMN."""
+    words.need("ON")
+    of_column = words.one_of("TABLE", "COLUMN") == "COLUMN"
+    name = words.table()
     words.need("IS")
     text = None if words.take("NULL") else words.string()
+    if of_column:
+        if len(name) < 2:
+            raise words.refused("a column is named with its table: table.column")
+        *table, column = name
+        entry = {"comment": text}
+        return lambda session: session.table(tuple(table)).alter.set_column_metadata(column, entry, **session.options)
     return lambda session: session.table(name).alter.set_table_description(text, **session.options)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def optimize(words: Words) -> Run:
     """OPTIMIZE table [FULL] [WHERE condition] [ZORDER BY (columns)]."""
     words.take("TABLE")
-    name = words.path("a table")
+    name = words.table()
     full = words.take("FULL")
     where = without((name[-1],))(words.expression("ZORDER BY")) if words.take("WHERE") else None
     columns: list[str] = []
@@ -45,7 +45,7 @@ def optimize(words: Words) -> Run:
 def vacuum(words: Words) -> Run:
     """VACUUM table [FULL] [RETAIN n HOURS] [DRY RUN]."""
     words.take("TABLE")
-    name = words.path("a table")
+    name = words.table()
     full = not words.take("LITE")
     words.take("FULL")
     hours = None
@@ -64,7 +64,7 @@ def vacuum(words: Words) -> Run:
 def restore(words: Words) -> Run:
     """RESTORE table TO VERSION AS OF n."""
     words.take("TABLE")
-    name = words.path("a table")
+    name = words.table()
     words.take("TO")
     version = read_version(words)
     if version is None:
@@ -75,7 +75,7 @@ def restore(words: Words) -> Run:
 def reorg(words: Words) -> Run:
     """REORG TABLE table [WHERE condition] APPLY (PURGE | UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = n))."""
     words.need("TABLE")
-    name = words.path("a table")
+    name = words.table()
     where = without((name[-1],))(words.expression("APPLY")) if words.take("WHERE") else None
     words.need("APPLY", "(")
     if words.take("PURGE"):
@@ -91,14 +91,14 @@ def generate(words: Words) -> Run:
     """GENERATE symlink_format_manifest FOR TABLE table."""
     mode: Any = words.name("symlink_format_manifest").lower()
     words.need("FOR", "TABLE")
-    name = words.path("a table")
+    name = words.table()
     return lambda session: session.table(name).generate(mode)
 
 
 def repair(words: Words) -> Run:
     """FSCK REPAIR TABLE table [DRY RUN]."""
     words.need("REPAIR", "TABLE")
-    name = words.path("a table")
+    name = words.table()
     dry = words.take("DRY", "RUN")
     return lambda session: session.table(name).repair(dry, **session.options)
 
@@ -106,15 +106,16 @@ def repair(words: Words) -> Run:
 def describe(words: Words) -> Run:
     """DESCRIBE HISTORY, DETAIL, or the columns of a table."""
     if words.take("HISTORY"):
-        name = words.path("a table")
+        name = words.table()
         limit = words.whole() if words.take("LIMIT") else None
         return lambda session: session.table(name).history(limit)
     if words.take("DETAIL"):
-        name = words.path("a table")
+        name = words.table()
         return lambda session: session.table(name).detail()
     words.take("TABLE")
-    words.take("EXTENDED")
-    name = words.path("a table")
+    if not words.take("EXTENDED"):
+        words.take("FORMATTED")
+    name = words.table()
     return lambda session: _columns(session, name)
 
 
@@ -136,10 +137,14 @@ def show(words: Words) -> Run:
         return lambda session: _tables(session, namespace)
     if words.take("COLUMNS"):
         words.one_of("IN", "FROM")
-        name = words.path("a table")
+        name = words.table()
         return lambda session: _columns(session, name).select(["col_name"])
-    words.need("TBLPROPERTIES")
-    name = words.path("a table")
+    if words.take("PARTITIONS"):
+        partitioned = words.table()
+        return lambda session: pa.Table.from_pylist(session.table(partitioned).partitions())
+    if not words.take("TBLPROPERTIES"):
+        raise words.expected("TBLPROPERTIES, COLUMNS, TABLES or PARTITIONS")
+    name = words.table()
     key = None
     if words.take("("):
         key = words.property_name()

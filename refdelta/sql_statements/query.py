@@ -249,7 +249,7 @@ def read_query(words: Words) -> Query:
             rows.append(tuple(words.in_brackets()))
         return Query(values=tuple(rows))
     if words.take("TABLE"):
-        return Query(words.path("a table"))
+        return Query(words.table())
     words.need("SELECT")
     if words.at("DISTINCT"):
         raise words.refused("SELECT DISTINCT is not supported; pyarrow's group_by makes rows distinct")
@@ -259,7 +259,7 @@ def read_query(words: Words) -> Query:
     source, version = None, None
     names: tuple[str, ...] = ()
     if words.take("FROM"):
-        source = words.path("a table")
+        source = words.table()
         version = read_version(words)
         names = (source[-1], *_alias(words))
         if words.at(","):
@@ -288,7 +288,12 @@ def read_query(words: Words) -> Query:
 
 
 def read_version(words: Words) -> int | str | None:
-    """``[FOR] VERSION AS OF n`` or ``[FOR] TIMESTAMP AS OF 'time'``, if it comes next."""
+    """``[FOR] VERSION AS OF n``, ``[FOR] TIMESTAMP AS OF 'time'`` or ``@vN``, if it comes next."""
+    if words.take("@"):
+        version = words.name("a version").lower()
+        if not version.startswith("v") or not version[1:].isdecimal():
+            raise words.refused(f"expected a version such as @v12, not @{version}")
+        return int(version[1:])
     words.take("FOR")
     if words.take("VERSION", "AS", "OF") or words.take("SYSTEM_VERSION", "AS", "OF"):
         return words.whole("a version")

@@ -102,6 +102,13 @@ class Words:
             found.append(self.name(what))
         return tuple(found)
 
+    def table(self) -> tuple[str, ...]:
+        """The name of a table, or its path in quotes, which is that of ``delta.`path```."""
+        token = self._next()
+        if token is not None and token.token_type == TokenType.STRING:
+            return ("delta", self.string())
+        return self.path("a table")
+
     def column(self) -> str:
         """A column, or a field of one, as the API takes it: names with a dot in backticks."""
         return ".".join(f"`{part}`" if "." in part else part for part in self.path("a column"))

@@ -80,7 +80,8 @@ def test_names_of_the_result(table: DeltaTable) -> None:
 
 def test_versions_and_times(table: DeltaTable) -> None:
     table.delete("id = 1")
-    for statement in ("SELECT count(*) FROM t VERSION AS OF 0", "SELECT count(*) FROM t FOR VERSION AS OF 0"):
+    for version in ("VERSION AS OF 0", "FOR VERSION AS OF 0", "@v0"):
+        statement = f"SELECT count(*) FROM t {version}"
         assert sql(statement, t=table).column(0).to_pylist() == [3]
     with pytest.raises(errors.VersionNotFoundError):
         sql("SELECT * FROM t TIMESTAMP AS OF '1999-01-01'", t=table)
@@ -241,12 +242,14 @@ def test_alter(table: DeltaTable) -> None:
         "ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')",
         "ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('a', c)",
         "COMMENT ON TABLE t IS 'a table'",
+        "COMMENT ON COLUMN t.town IS 'a town'",
     ):
         sql(statement, t=table)
     assert table.schema().names == ["the other", "small", "id", "town", "n"]
     assert table.metadata().configuration["delta.constraints.few"] == "n < 1000 AND id IN (1, 2, 3)"
     assert "a" not in table.metadata().configuration
     assert table.metadata().description == "a table"
+    assert next(field for field in table.schema().fields if field.name == "town").metadata["comment"] == "a town"
     small = next(field for field in table.schema().fields if field.name == "small")
     assert (str(small.type), small.metadata["comment"]) == ("long", "wide")
     sql("ALTER TABLE t DROP CONSTRAINT few", t=table)
@@ -271,6 +274,9 @@ def test_maintenance(table: DeltaTable) -> None:
     assert sql("SHOW TBLPROPERTIES t", t=table).to_pydict()["key"] == ["a", "b"]
     assert sql("SHOW TBLPROPERTIES t ('b')", t=table).to_pylist() == [{"key": "b", "value": "2"}]
     assert sql("SHOW TBLPROPERTIES t (c)", t=table).num_rows == 0
+    assert sql("SHOW PARTITIONS t", t=table).num_rows == 0
+    path = table.table_uri.removeprefix("file://")
+    assert sql(f"DESCRIBE HISTORY '{path}' LIMIT 1")[0]["version"] == sql(f"DESCRIBE DETAIL '{path}'")["version"]
     assert sql("FSCK REPAIR TABLE t DRY RUN", t=table) is not None
     assert sql("GENERATE symlink_format_manifest FOR TABLE t", t=table)
 
@@ -294,6 +300,9 @@ def test_tables_of_a_catalog(tmp_path: Path) -> None:
         sql("ALTER TABLE sales.copy RENAME TO sales.other", catalog=catalog)
         assert sql("SHOW TABLES IN sales", catalog=catalog).num_rows == 2
         sql("DROP TABLE sales.other PURGE", catalog=catalog)
+        write_deltalake(tmp_path / "known", ROWS)
+        sql(f"CREATE EXTERNAL TABLE sales.known USING DELTA LOCATION '{tmp_path}/known'", catalog=catalog)
+        assert sql("SELECT count(*) FROM sales.known", catalog=catalog).column(0).to_pylist() == [3]
         sql("DROP TABLE IF EXISTS sales.other", catalog=catalog)
         with pytest.raises(errors.TableNotFoundError):
             sql("DROP TABLE sales.other", catalog=catalog)
@@ -357,6 +366,12 @@ def test_options_go_to_the_commit(table: DeltaTable) -> None:
         ("CREATE TABLE u DEEP CLONE t", "only SHALLOW CLONE"),
         ("ALTER TABLE t", "expected SET"),
         ("ALTER TABLE t ADD COLUMN x INT FIRST", "adds at the end"),
+        ("ALTER TABLE t ADD COLUMNS (x INT AFTER id)", "adds at the end"),
+        ("ALTER TABLE t ADD COLUMNS (s.x INT)", "declared with its struct"),
+        ("SELECT * FROM t@w12", "expected a version such as @v12"),
+        ("SHOW CREATE TABLE t", "expected TBLPROPERTIES, COLUMNS, TABLES or PARTITIONS"),
+        ("COMMENT ON COLUMN n IS 'x'", "named with its table"),
+        ("CREATE TABLE u LOCATION '/x'", "registers a table in a catalog"),
         ("ALTER TABLE t RENAME TO u", "SqlCatalog"),
         ("DROP TABLE t", "tables of a catalog"),
         ("SHOW TABLES", "catalog"),
