@@ -41,6 +41,8 @@ _WORDS = StreamWords(
         "maxBytesPerTrigger": "max_bytes",
     },
 )
+# The options of a table that is followed by the rows that it adds.
+_OF_ADDED_ROWS = ("ignore_deletes", "ignore_changes", "skip_change_commits")
 # A version has less than 2 ** 31 files, and a table fewer versions.
 _FILES_OF_VERSION = 1 << 31
 
@@ -101,10 +103,11 @@ class Follower:
             raise InvalidArgumentError(f"interval must be a number of seconds above 0, not {interval}")
         self._interval = pause
         most = arguments.whole("max_bytes", max_bytes)
-        feed = is_fed(made.metadata) if change_feed is None else arguments.flag("change_feed", change_feed)
-        if feed and change_feed is None and any(options.get(name) for name in ("ignore_deletes", "ignore_changes")):
-            feed = False
         options = {name: arguments.flag(name, value) for name, value in options.items()}
+        if change_feed is None:
+            feed = is_fed(made.metadata) and not any(options.get(name) for name in _OF_ADDED_ROWS)
+        else:
+            feed = arguments.flag("change_feed", change_feed)
         self._options = StreamOptions(max_bytes=most, feed=feed, words=_WORDS, **options)
         self._stream = TableStream(made, self._options)
         self._offset = self._begin(since)

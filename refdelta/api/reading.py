@@ -620,8 +620,8 @@ class Reading:
                 one need not fit in memory; at least one file at a time. Changes of the change feed are not divided.
                 None: each version is one change.
             interval: the seconds between two looks at the log while there is nothing new.
-            change_feed: whether the change data feed is read; None if the table records it and neither
-                ``ignore_deletes`` nor ``ignore_changes`` is given.
+            change_feed: whether the change data feed is read; None if the table records it and none of the next three
+                is given.
             ignore_deletes: pass over commits that only remove whole files.
             ignore_changes: of commits that remove or change rows, give the rows of all files that they add: those that
                 did not change come again.

@@ -109,7 +109,8 @@ def test_the_change_feed_has_the_kind_of_each_change(fed: DeltaTable) -> None:
 def test_the_feed_is_left_where_the_options_are_those_of_added_rows(fed: DeltaTable) -> None:
     fed.delete()
     append(fed, 3)
-    assert told(fed.follow(0, 0, ignore_deletes=True)) == [(2, "changes", [3])]
+    for option in ("ignore_deletes", "ignore_changes", "skip_change_commits"):
+        assert told(fed.follow(0, 0, **{option: True})) == [(2, "changes", [3])]
     with pytest.raises(errors.InvalidArgumentError, match="change_feed=True reads all changes: remove ignore_deletes"):
         fed.follow(change_feed=True, ignore_deletes=True)
 
