@@ -47,7 +47,7 @@ def _await(owner: griffe.Object) -> None:
             _await(member)
         elif member.is_attribute and (form := AWAITED.fullmatch(str(member.value))):
             other = owner.members[form[1]]
-            text = awaited_docstring(other.docstring.value, form[1])
+            text = awaited_docstring(other.docstring.value, f"{owner.name}.{form[1]}" if owner.is_class else form[1])
             docstring = griffe.Docstring(text, parser=other.docstring.parser, lineno=member.lineno)
             made = griffe.Function(name, parameters=other.parameters, returns=other.returns, docstring=docstring)
             made.lineno, made.endlineno = member.lineno, member.endlineno

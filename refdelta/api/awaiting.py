@@ -29,14 +29,22 @@ def awaitable(function: Callable[_P, _R]) -> Callable[_P, Coroutine[Any, Any, _R
 
     in_a_thread.__name__ = f"{function.__name__}_async"
     in_a_thread.__qualname__ = f"{function.__qualname__}_async"
-    in_a_thread.__doc__ = awaited_docstring(function.__doc__ or "", function.__name__)
+    in_a_thread.__doc__ = awaited_docstring(function.__doc__ or "", function.__qualname__)
     return in_a_thread
 
 
-def awaited_docstring(docstring: str, name: str) -> str:
-    """The docstring of the ``await`` form of a function, from that of the function and its name."""
+def awaited_docstring(docstring: str, qualified: str) -> str:
+    """The docstring of the ``await`` form of a function.
+
+    Args:
+        docstring: that of the function.
+        qualified: its name, after that of its class.
+    """
+    owner, _, name = qualified.rpartition(".")
+    of = {"": "", "WriteTransaction": "txn.", "TableMerger": "merge."}.get(owner, "table.")
     first = docstring.partition("\n\n")[0]
     return (
         f"{first}\n\n``await`` it: the call runs in a thread. Arguments, result and errors are as :meth:`{name}` has "
-        "them. A task that is cancelled does not end the call."
+        "them. A task that is cancelled does not end the call.\n\n"
+        f"Example::\n\n    async def main(*given):\n        return await {of}{name}_async(*given)\n"
     )
