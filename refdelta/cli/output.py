@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import click
 import msgspec
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
 from refdelta.arrow.python_values import has_far_times, python_rows, python_values
-from refdelta.cli.render import echo_table, to_json
+from refdelta.cli.render import echo_json_line, echo_table, to_json
 from refdelta.errors import StoreError
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def echo_change(change: Change) -> None:
     """Print a change of a followed table as one line of JSON, at once."""
     rows = [row for batch in change.rows.to_batches() for row in python_rows(batch, iso=True)]
     about = {name: getattr(change, name) for name in ("version", "kind", "position", "app_version")}
-    click.echo(to_json({**about, "rows": rows}))
+    echo_json_line({**about, "rows": rows})
 
 
 def numeric(schema: pa.Schema) -> list[str]:

@@ -58,6 +58,11 @@ def echo_json(value: Any) -> None:
     click.echo(msgspec.json.format(to_json(value), indent=2))
 
 
+def echo_json_line(value: Any) -> None:
+    """Print one JSON document on one line, at once."""
+    click.echo(to_json(value))
+
+
 def echo_json_list(values: Iterable[Any]) -> None:
     """Print a JSON list as :func:`echo_json` does, one value at a time; nothing if the first one is an error."""
     opening = "["
