@@ -166,7 +166,7 @@ class Follower:
         return change
 
     def _pauses(self) -> Iterator[float]:
-        """How long to wait after each look that finds nothing, until the time-out or the end."""
+        """The seconds to wait after each look that finds nothing, until the time-out or the end."""
         end = None if self._timeout is None else time.monotonic() + self._timeout
         while not self._closed.is_set():
             left = self._interval if end is None else min(self._interval, end - time.monotonic())
