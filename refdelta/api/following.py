@@ -113,7 +113,7 @@ class Follower:
         self._offset = self._begin(since)
         self._columns, self._filters = columns, filters
         self._closed, self._looking = threading.Event(), threading.Lock()
-        self._planned(changes_table([]) if feed else made.files.slice(0, 0))  # raises for columns that are not there
+        self._planned(changes_table([]) if feed else FILE_SCHEMA.empty_table())  # raises for columns that are not there
 
     def _begin(self, since: str | int | None) -> Offset:
         if isinstance(since, str):

@@ -50,10 +50,10 @@ class _Insert:
 
     def run(self, session: Session) -> CommitResult:
         table = session.table(self.target)
-        source = None if self.query.source is None else session.rows(self.query.source)
+        source = self.query.found(session)
         if isinstance(source, DeltaTable) and self.query.version is None and source.table_uri == table.table_uri:
             return table.transact(lambda txn: self._of_itself(txn, table), **_transacted(session))
-        rows = self._named(self.query.reader(session), table)
+        rows = self._named(self.query.of(source), table)
         mode: Literal["overwrite", "append"] = "overwrite" if self.overwrite else "append"
         return write_deltalake(table, rows, mode=mode, predicate=self.where, **session.options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,12 +92,21 @@ class Query:
             TableNotFoundError: the name stands for nothing.
             PredicateError: an expression cannot be parsed or bound.
         """
+        return self.of(self.found(session))
+
+    def found(self, session: Session) -> Any:
+        """The table or the rows that its source stands for; None without a source."""
+        if self.source is None:
+            return None
+        return session.table(self.source, self.version) if self.version is not None else session.rows(self.source)
+
+    def of(self, found: Any) -> pa.RecordBatchReader:
+        """The rows, over the result of :meth:`found`."""
         if self.values:
             return _values(self.values).to_reader()
-        if self.source is None:
+        if found is None:
             one = pa.table({"": [None]})
             return self._of(_Rows(one.schema, iter(one.to_batches())), StructType())
-        found = session.table(self.source, self.version) if self.version is not None else session.rows(self.source)
         if isinstance(found, DeltaTable):
             return self.of_table(found)
         data = pa.table(found) if not isinstance(found, pa.RecordBatchReader) else found
