@@ -244,7 +244,8 @@ def _by_pyarrow(metadata: Any, odd: frozenset[int]) -> list[Any]:
         found.append(group.num_rows)
         for leaf in range(group.num_columns):
             chunk = group.column(leaf)
-            _ = chunk.statistics.null_count if leaf in odd and chunk.statistics else str(chunk.to_dict())
+            if leaf not in odd:
+                str(chunk.to_dict())
             places = (chunk.data_page_offset, chunk.dictionary_page_offset)
             found.append([chunk.num_values, chunk.total_uncompressed_size, chunk.total_compressed_size, *places])
     return found

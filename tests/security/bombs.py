@@ -7,7 +7,7 @@ from typing import Any
 MAGIC = b"PAR1"
 INT32, INT64, BYTE_ARRAY, FIXED = 1, 2, 6, 7
 PLAIN, RLE_DICTIONARY = 0, 8
-UNCOMPRESSED, ZSTD = 0, 6
+UNCOMPRESSED, SNAPPY, ZSTD = 0, 1, 6
 
 
 class I32(int):

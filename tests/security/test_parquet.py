@@ -28,6 +28,7 @@ from security.bombs import (
     I32,
     INT64,
     RLE_DICTIONARY,
+    SNAPPY,
     ZSTD,
     column,
     data_page,
@@ -243,6 +244,30 @@ def test_data_files_that_unfold(tmp_path):
         "a dictionary in 16 columns",
         "lists of nulls in 16 columns",
     }
+
+
+CLAIMED = """
+import resource, sys
+from refdelta import DeltaTable
+from refdelta.errors import DeltaError
+table = DeltaTable(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    table.to_pyarrow_table()
+except DeltaError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_page_of_numbers_that_claims_two_gigabytes_takes_no_memory(tmp_path):
+    """Its header is not read: Arrow asks the system for what it claims, and then sees that it has less."""
+    body = levels(run(1000, 1)) + bytes(8 * 1000)
+    page = data_page(1000, pa.compress(body, codec="snappy", asbytes=True), size=MOST - 100)
+    content = parquet_file(column(INT64), [page], kind=INT64, rows=1000, values=1000, codec=SNAPPY)
+    error, more = in_a_small_process(CLAIMED, put(tmp_path, "long", content))
+    assert error.startswith("x.parquet: cannot be read as Parquet: Page didn't decompress to expected size")
+    assert int(more) < 2**18  # of 1,024 bytes
 
 
 def test_lists_that_unfold_name_the_column(tmp_path):

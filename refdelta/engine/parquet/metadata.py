@@ -320,7 +320,7 @@ def check_footer(metadata: Any, bytes_at: BytesAt, size: int) -> frozenset[int]:
         size: of the file, in bytes.
 
     Returns:
-        The numbers of the leaf columns whose bounds must not be asked for.
+        The numbers of the leaf columns whose statistics must not be asked for: a bound is shorter than their type.
 
     Raises:
         ValueError: the footer contradicts itself. A column is missing, is encrypted, has another type than in the
