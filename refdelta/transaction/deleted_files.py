@@ -51,7 +51,7 @@ _CLOCKS_DIFFER_MS = {False: 10, True: 2_000}
 became unreferenced: a kernel's clock ticks every few milliseconds, and S3 counts seconds.
 """
 
-_OPERATIONS = frozenset({VACUUM_START, VACUUM_END})
+_OPERATIONS = VACUUM_START, VACUUM_END
 
 _ADVICE: Final = (
     "Repeat the operation when that VACUUM has ended. If it was interrupted, run VACUUM once more, with the same "
