@@ -18,6 +18,7 @@ from refdelta.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from refdelta.api.reading import Reading
     from refdelta.api.table_transaction import TableTransaction
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitOptions, StatementOptions
@@ -168,6 +169,9 @@ class Handle:
             attempt: begins a transaction on the newest version, and commits it.
             options: of the statement: ``attempts`` is the maximum number of calls.
         """
+        most = self.most_attempts(options)
+        if most == 1:
+            return attempt()
         from refdelta.transaction.repeat import repeat
 
         calls = 0
@@ -177,7 +181,7 @@ class Handle:
             calls += 1
             return attempt()
 
-        found = repeat(counted, attempts=self.most_attempts(options))
+        found = repeat(counted, attempts=most)
         return found if calls == 1 else dataclasses.replace(found, statement_attempts=calls)
 
     def most_attempts(self, options: StatementOptions) -> int:
@@ -231,3 +235,8 @@ class Handle:
             if newest.version == before.version and newest.metadata is before.metadata:
                 raise
         return write(newest, 0.0)
+
+
+def handle_of(table: Reading) -> Handle:
+    """The handle that a :class:`refdelta.DeltaTable` holds."""
+    return table._handle  # noqa: SLF001 - it is ours

@@ -686,8 +686,3 @@ def _limit(limit: int | None) -> int | None:
     if (limit := arguments.whole("limit", limit)) is not None and limit < 0:
         raise InvalidArgumentError(f"limit is {limit}; it cannot be negative")
     return limit
-
-
-def handle_of(table: Reading) -> Handle:
-    """The handle that a :class:`refdelta.DeltaTable` holds."""
-    return table._handle  # noqa: SLF001 - of this module

@@ -17,6 +17,7 @@ from refdelta.operations.layout.auto_compact import auto_compact
 from refdelta.operations.write.append import Rows, WrittenFiles, append, describe_write
 from refdelta.operations.write.source import Source, open_source, record_reads
 from refdelta.operations.write.target import WriteRequest
+from refdelta.table.properties import compacts_by_itself
 from refdelta.transaction.transaction import Transaction
 
 # The other statements are imported by their methods, so that the first append of a process starts faster.
@@ -144,7 +145,7 @@ class TableTransaction(Transaction):
         self.check_open("append")
         if self._statement in _REARRANGES:
             raise InvalidArgumentError(_MIXED.format(self._statement))
-        if removes_mapping(self):
+        if self._statement is not None and removes_mapping(self):
             raise InvalidArgumentError(_MIXED.format("the end of a column mapping"))
         if self.already_recorded:
             return
@@ -251,7 +252,8 @@ class TableTransaction(Transaction):
         result = super().commit()
         if self._report:
             result = dataclasses.replace(result, metrics={**self._report(self.kept_groups), **result.metrics})
-        if self._statement not in _ADDS_NO_ROWS:
+        after = self.result_snapshot
+        if after and self._statement not in _ADDS_NO_ROWS and compacts_by_itself(after.metadata.configuration or {}):
             auto_compact(self)
         if self._on_commit and self.result_snapshot:
             self._on_commit(self.result_snapshot, alone=self.alone)

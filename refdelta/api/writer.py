@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from refdelta.api.awaiting import awaitable
-from refdelta.api.handle import Handle
-from refdelta.api.reading import handle_of
+from refdelta.api.handle import Handle, handle_of
 from refdelta.api.table import DeltaTable
 from refdelta.api.table_transaction import TableTransaction
 from refdelta.engine.log.location import open_location, with_others

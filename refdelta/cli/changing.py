@@ -11,8 +11,8 @@ import click
 import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, arguments
+from refdelta.api.handle import handle_of
 from refdelta.api.merge_builder import TableMerger
-from refdelta.api.reading import handle_of
 from refdelta.cli.group import (
     app,
     is_table,

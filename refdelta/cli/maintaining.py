@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from refdelta import DeltaTable, arguments
+from refdelta.api.handle import handle_of
 from refdelta.api.optimizer import optimized
-from refdelta.api.reading import handle_of
 from refdelta.cli.group import (
     app,
     in_bytes,

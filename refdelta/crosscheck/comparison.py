@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from refdelta.api.reading import handle_of
+from refdelta.api.handle import handle_of
 from refdelta.api.table import DeltaTable
 from refdelta.core.log.paths import data_key
 from refdelta.crosscheck import oracle

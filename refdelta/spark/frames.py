@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.api.reading import handle_of
+from refdelta.api.handle import handle_of
 from refdelta.api.table import DeltaTable
 from refdelta.arrow.arrays import concat, few_chunks
 from refdelta.engine.parquet.dv import load_deletion_vectors, to_positions

@@ -16,8 +16,7 @@ from refdelta.core.log.actions import Add, AnyAction, Cdc, CommitInfo, DeletionV
 from refdelta.core.log.paths import same_path
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError
 from refdelta.table.column_mapping import mode_of
-from refdelta.table.last_call import LastCall
-from refdelta.table.properties import records_changes
+from refdelta.table.properties import LastCall, records_changes
 from refdelta.table.types import (
     LONG,
     STRING,

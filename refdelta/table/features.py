@@ -16,8 +16,7 @@ import msgspec
 from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 from refdelta.table.change_feed import check_columns, is_fed
-from refdelta.table.last_call import LastCall
-from refdelta.table.properties import CONSTRAINT_PREFIX, get, records_changes
+from refdelta.table.properties import CONSTRAINT_PREFIX, LastCall, get, records_changes
 from refdelta.table.types import parse_schema
 
 GENERATION: Final = "delta.generationExpression"

@@ -7,12 +7,16 @@ as the table's configuration.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import update_wrapper
+from typing import Any, Final, Generic, TypeVar
 
 from refdelta.errors import InvalidArgumentError, InvalidLogError, suggestion, unknown_name
+
+log = logging.getLogger("refdelta")
 
 FEATURE_PREFIX: Final = "delta.feature."
 CONSTRAINT_PREFIX: Final = "delta.constraints."
@@ -431,3 +435,51 @@ _HOLD_PARTITION_COLUMNS: Final = (
 def requested_features(configuration: Mapping[str, str]) -> Iterable[str]:
     """The names after ``delta.feature.`` in properties that a user gives, in their spelling."""
     return [key[len(FEATURE_PREFIX) :] for key in configuration if key.lower().startswith(FEATURE_PREFIX)]
+
+
+# --- what follows from them --------------------------------------------------------------------------------------
+
+# "auto" and "legacy" differ between platforms, but both enable it.
+_COMPACTS, _DOES_NOT = frozenset({"true", "auto", "legacy"}), frozenset({"false", ""})
+
+
+def compacts_by_itself(configuration: Mapping[str, str]) -> bool:
+    """Whether small files are compacted after each write: ``delta.autoOptimize.autoCompact``. A value that it cannot
+    have is logged, and does not.
+    """
+    # The older property enables the whole group of properties, as in delta-spark.
+    if configuration.get("delta.autoOptimize", "").lower() == "true":
+        return True
+    value = configuration.get("delta.autoOptimize.autoCompact", "").strip().lower()
+    if value not in _COMPACTS | _DOES_NOT:
+        log.warning("delta.autoOptimize.autoCompact is %r, which is not a known value: no auto-compaction", value)
+    return value in _COMPACTS
+
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+
+class LastCall(Generic[Value, Result]):
+    """A function of one immutable value that keeps the result of its last call: it is called only if the value is
+    another object than the last time.
+
+    A statement asks many times for what follows from its table's protocol or metadata, which are the same objects as
+    long as no commit changes them.
+
+    Args:
+        function: a function whose result depends on its argument alone. Neither is changed afterwards.
+    """
+
+    def __init__(self, function: Callable[[Value], Result]) -> None:
+        self._function = function
+        # Replaced as a whole, so that threads need no lock.
+        self._last: tuple[Value, Result] | None = None
+        update_wrapper(self, function)
+
+    def __call__(self, value: Value) -> Result:
+        """The function of the value."""
+        last = self._last
+        if last is None or last[0] is not value:
+            last = self._last = value, self._function(value)
+        return last[1]

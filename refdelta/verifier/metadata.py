@@ -13,6 +13,7 @@ from refdelta.table.features import REGISTRY, ActivationFacts, activated, featur
 from refdelta.table.properties import CONSTRAINT_PREFIX
 from refdelta.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
 from refdelta.verifier.columns import MappingCheck, check_changes, fields, parts
+from refdelta.verifier.row_rules import is_long
 
 if TYPE_CHECKING:
     from refdelta.verifier.columns import KnownNames
@@ -168,14 +169,10 @@ class TableCheck:
         for part in fields(schema):
             marks = part.field.metadata
             for key in ("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"):
-                if key in marks and not _is_long(marks[key]):
+                if key in marks and not is_long(marks[key]):
                     self.find("rows-8", f"{key} of column {part.name} is {marks[key]!r}, not a 64-bit integer")
             if marks.get("delta.identity.step") == 0:
                 self.find("rows-8", f"the step of the identity column {part.name} is 0")
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 def check_clustering_domain(state: State, domain: DomainMetadata, where: str, line: int | None, report: Report) -> None:

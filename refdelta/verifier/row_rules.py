@@ -19,7 +19,7 @@ from refdelta.table.properties import CONSTRAINT_PREFIX
 from refdelta.table.types import TIMESTAMP, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from refdelta.expressions.expression import Predicate
     from refdelta.verifier.report import Report
@@ -127,6 +127,11 @@ def _nulls(item: StructField, array: pa.Array, name: str, find: Callable[[str, s
                 _nulls(inner, pc.struct_field(there, inner.name), f"{name}.{inner.name}", find)
 
 
+def is_long(value: Any) -> bool:
+    """Whether a value from JSON is a 64-bit integer."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
 class IdentityValues:
     """The values of an identity column without explicit inserts, of one file or of several.
 
@@ -143,15 +148,21 @@ class IdentityValues:
 
     @staticmethod
     def of(state: State, schema: StructType) -> list[IdentityValues]:
-        """The identity columns of a table without explicit inserts."""
+        """The identity columns of a table without explicit inserts, whose properties are valid."""
         if not state.supports("identityColumns"):
             return []
+        known = ("start", "step", "highWaterMark")
+
+        def is_valid(marks: Mapping[str, Any]) -> bool:
+            values = [marks[name] for name in (f"delta.identity.{part}" for part in known) if name in marks]
+            return all(map(is_long, values)) and {"delta.identity.start", "delta.identity.step"} <= marks.keys()
+
         return [
             IdentityValues(item)
             for item in schema
             if item.metadata.get("delta.identity.allowExplicitInsert") is False
-            and isinstance(item.metadata.get("delta.identity.start"), int)
-            and item.metadata.get("delta.identity.step")
+            and is_valid(item.metadata)
+            and item.metadata["delta.identity.step"] != 0
         ]
 
     def take(self, live: pa.RecordBatch, find: Callable[[str, str], None]) -> None:

@@ -103,7 +103,9 @@ def tables() -> dict[str, Objects]:
 
 
 def _integers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of integers in JSON, also in the JSON of strings (a step None) and in strings that have one."""
+    """The places of integers in JSON, also in the JSON of strings (a step None) and in strings that have one. The name
+    of a deletion vector is random, and may begin with a brace.
+    """
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _integers(inner, (*path, name))
@@ -111,7 +113,7 @@ def _integers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
         for at, inner in enumerate(value):
             yield from _integers(inner, (*path, at))
     elif isinstance(value, str):
-        if value.startswith("{"):
+        if value.startswith('{"'):
             yield from _integers(json.loads(value), (*path, None))
         elif any(word.isdigit() for word in value.split()):
             yield path

@@ -28,7 +28,7 @@ TWICE = 3
 """Arrow may hold a batch and its parts more than once: while it grows, and while a page is decompressed."""
 
 CLAIMED = 2**31
-"""The bytes that a page may claim although it has fewer: Arrow asks for them, does not use them, and refuses the page."""
+"""The bytes that a page may claim although it has fewer: Arrow asks for them, does not use them, and refuses it."""
 
 _CODECS = {
     0: None,

@@ -491,6 +491,13 @@ def test_identity(marks, clauses):
     assert ruled(all_marks | {"delta.identity.allowExplicitInsert": True}, "identityColumns") == []
 
 
+@pytest.mark.parametrize("number", [2**63, 10**20, -(2**63) - 1, True, "1", None])
+@pytest.mark.parametrize("name", ["start", "step", "highWaterMark"])
+def test_identity_of_no_64_bits_is_said_once(name, number):
+    marks = {"start": 1, "step": 1, "highWaterMark": 3, "allowExplicitInsert": False} | {name: number}
+    assert ruled({f"delta.identity.{name}": value for name, value in marks.items()}, "identityColumns") == ["rows-8"]
+
+
 @pytest.mark.parametrize(("start", "step"), [(-(2**62) * 2, 2**62), (2**63 - 1, -(2**62)), (-(2**63), 2**63 - 1)])
 def test_identity_goes_through_all_numbers(start, step):
     values = [start, start + step, start + 2 * step]

@@ -199,7 +199,7 @@ class Snapshot:
         Raises:
             InvalidLogError: the domain that lists them is malformed, or lists a column that the schema lacks.
         """
-        return clustering_columns(self.domains, self.schema)
+        return clustering_columns(self.domains, self.schema) if self.domains else ()
 
     @cached_property
     def properties(self) -> TableProperties:

@@ -26,12 +26,10 @@ log = logging.getLogger("refdelta")
 
 # The number of small files of a partition from which it is compacted.
 MIN_FILES = 50
-# The values of the property. "auto" and "legacy" differ between platforms, but both enable it.
-_ON, _OFF = frozenset({"true", "auto", "legacy"}), frozenset({"false", ""})
 
 
 def auto_compact(txn: Transaction) -> None:
-    """Compact small files after a commit, if the table's properties enable it. Errors are logged, not raised.
+    """Compact small files after a commit. Errors are logged, not raised.
 
     Args:
         txn: the committed transaction; its ``result_snapshot`` becomes the snapshot after the compaction.
@@ -40,22 +38,10 @@ def auto_compact(txn: Transaction) -> None:
     if snapshot is None:
         return
     try:
-        if _asked_for(snapshot):
-            compacted = _compact(txn, snapshot)
-            txn.result_snapshot, txn.alone = compacted or snapshot, False  # others may have committed meanwhile
+        compacted = _compact(txn, snapshot)
+        txn.result_snapshot, txn.alone = compacted or snapshot, False  # others may have committed meanwhile
     except Exception as error:  # noqa: BLE001 - the write stands
         log.warning("version %d is committed, but auto-compaction failed: %s", snapshot.version, error)
-
-
-def _asked_for(snapshot: Snapshot) -> bool:
-    configuration = snapshot.metadata.configuration or {}
-    # The older property enables the whole group of properties, as in delta-spark.
-    if configuration.get("delta.autoOptimize", "").lower() == "true":
-        return True
-    value = configuration.get("delta.autoOptimize.autoCompact", "").strip().lower()
-    if value not in _ON | _OFF:
-        log.warning("delta.autoOptimize.autoCompact is %r, which is not a known value: no auto-compaction", value)
-    return value in _ON
 
 
 def _compact(txn: Transaction, snapshot: Snapshot) -> Snapshot | None:

@@ -276,7 +276,8 @@ class _Facts:
         tagged = pc.if_else(pc.match_substring_regex(tagged, "^[0-9]{1,18}$"), tagged, None).cast(pa.int64())
         return cls(
             sizes,
-            (sizes * (1 - np.minimum(share, 1))).astype(np.int64),
+            # The log may state any size; as a float, the greatest ones are beyond 64 bits.
+            np.minimum(sizes * (1 - np.minimum(share, 1)), 2.0**62).astype(np.int64),
             vectors,
             (share > MAX_DELETED_RATIO) | (vectors & ~_flags(pc.is_valid(records))),
             _flags(pc.fill_null(done, False)),
