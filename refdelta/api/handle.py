@@ -18,7 +18,6 @@ from refdelta.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from refdelta.api.reading import Reading
     from refdelta.api.table_transaction import TableTransaction
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitOptions, StatementOptions
@@ -170,7 +169,7 @@ class Handle:
             options: of the statement: ``attempts`` is the maximum number of calls.
         """
         most = self.most_attempts(options)
-        if most == 1:
+        if type(most) is int and most == 1:
             return attempt()
         from refdelta.transaction.repeat import repeat
 
@@ -237,6 +236,7 @@ class Handle:
         return write(newest, 0.0)
 
 
-def handle_of(table: Reading) -> Handle:
+def handle_of(table: Any) -> Handle:
     """The handle that a :class:`refdelta.DeltaTable` holds."""
-    return table._handle  # noqa: SLF001 - it is ours
+    handle: Handle = table._handle  # noqa: SLF001 - it is ours
+    return handle

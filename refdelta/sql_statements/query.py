@@ -16,6 +16,7 @@ from refdelta.expressions.evaluate import evaluate_value, row_mask
 from refdelta.expressions.expression import Column, Value, walk
 from refdelta.expressions.interval_types import INTERVALS
 from refdelta.expressions.sql import parse_expression, parse_predicate
+from refdelta.operations.write.source import open_source
 from refdelta.schema import struct_of
 from refdelta.sql_statements.words import without
 from refdelta.table.types import StructField, StructType
@@ -109,8 +110,7 @@ class Query:
             return self._of(_Rows(one.schema, iter(one.to_batches())), StructType())
         if isinstance(found, DeltaTable):
             return self.of_table(found)
-        data = pa.table(found) if not isinstance(found, pa.RecordBatchReader) else found
-        return self.of_rows(data.to_reader() if isinstance(data, pa.Table) else data)
+        return self.of_rows(open_source(found).reader)
 
     def of_table(self, table: DeltaTable) -> pa.RecordBatchReader:
         """The rows of a table at the version of its handle."""

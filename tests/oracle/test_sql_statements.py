@@ -15,6 +15,7 @@ import pytest
 
 from refdelta import DeltaTable, sql, write_deltalake
 from refdelta.errors import DeltaError
+from refdelta.spark import SparkExecutor
 
 pytestmark = pytest.mark.spark
 
@@ -132,6 +133,24 @@ def by_both(quick_spark: Any, tables: Path, folder: Path, statement: str) -> Non
 @pytest.mark.parametrize("statement", CHANGES)
 def test_a_statement_leaves_the_same_table(quick_spark: Any, tables: Path, tmp_path: Path, statement: str) -> None:
     by_both(quick_spark, tables, tmp_path, statement)
+
+
+@pytest.mark.parametrize("statement", [one for one in CHANGES if "{s}" in one or one.startswith(("DELETE", "UPDATE"))])
+def test_on_the_workers_it_leaves_the_same_table(
+    quick_spark: Any, tables: Path, tmp_path: Path, statement: str
+) -> None:
+    """The rows are a DataFrame, and the executor is that of Spark."""
+    for engine in ("refdelta", "spark"):
+        shutil.copytree(tables, tmp_path / engine)
+    frame = quick_spark.createDataFrame(SOURCE)
+    sql(
+        statement.format(t="t", s="s"),
+        t=tmp_path / "refdelta" / "t",
+        s=frame,
+        executor=SparkExecutor(quick_spark, broadcast_bytes=0),
+    )
+    quick_spark.sql(named(statement, tmp_path / "spark"))
+    assert state(tmp_path / "refdelta") == state(tmp_path / "spark"), statement
 
 
 @pytest.mark.parametrize("statement", QUERIES)

@@ -30,7 +30,7 @@ class TwoWinners(WrapperStore):
     def put_if_absent(self, key, data):
         if any(info.key == key for info in self.inner.list(key)):
             return Exists()
-        time.sleep(0.002)
+        time.sleep(0.05)  # longer than a busy machine takes to wake the other one
         self.inner.put(key, data)
         return Committed()
 
@@ -60,7 +60,7 @@ class Torn(WrapperStore):
         outcome = self.inner.put_if_absent(key, b"")
         if isinstance(outcome, Committed):
             for half in (data[: len(data) // 2], data):
-                time.sleep(0.002)
+                time.sleep(0.05)  # longer than a busy machine takes to wake the other one
                 self.inner.put(key, half)
         return outcome
 
@@ -68,7 +68,7 @@ class Torn(WrapperStore):
 class TornReplace(WrapperStore):
     def put(self, key, data):
         self.inner.put(key, data[:10])
-        time.sleep(0.002)
+        time.sleep(0.05)  # longer than a busy machine takes to wake the other one
         self.inner.put(key, data)
 
 
@@ -186,7 +186,7 @@ class LateLook(WrapperStore):
         yield stream
         if any(info.key == key for info in self.inner.list(key)):
             raise ObjectExistsError(key)
-        time.sleep(0.002)
+        time.sleep(0.05)  # longer than a busy machine takes to wake the other one
         self.inner.put(key, stream.getvalue())
 
 
