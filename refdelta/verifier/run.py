@@ -376,6 +376,7 @@ class LogWalk:
 
 def _checksum_of(data: bytes) -> bool:
     try:
-        return "checksum" in read_json(data)
+        found = read_json(data)
     except ValueError:
         return False
+    return isinstance(found, dict) and "checksum" in found

@@ -262,6 +262,15 @@ def note(path, info):
     (path / "_delta_log" / f"{version:020d}.json").write_text(json.dumps({"commitInfo": info}) + "\n")
 
 
+@pytest.mark.parametrize("operation", [{"mode": "Append"}, ["WRITE"], 7, None])
+def test_an_operation_that_is_no_text_is_no_vacuum(path, operation):
+    write_deltalake(path, id_rows(1))
+    write_deltalake(path, id_rows(2), mode="overwrite")
+    note(path, {"operation": operation, "timestamp": round(time.time() * 1000)})
+    DeltaTable(path).restore(0)
+    assert ids_of(path) == [1]
+
+
 def test_a_vacuum_that_has_begun_may_delete_what_a_restore_brings_back(path):
     write_deltalake(path, id_rows(1))
     write_deltalake(path, id_rows(2), mode="overwrite")

@@ -293,6 +293,7 @@ class TestParts:
         ("check-17", '{"version":3,"size":1}'),
         ("check-17", '{"version":4,"size":1,"parts":2}'),
         ("check-6", "{"),
+        *(("check-6", text) for text in ("7", "[]", "null", '"checksum"')),
         ("check-6", '{"version":4,"size":1,"checksum":"x"}'),
     ],
 )
