@@ -27,7 +27,7 @@ import tiers
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from servers.running import AzureServer, Place, S3Server, Server
+    from servers.running import AzureServer, GcsServer, Place, S3Server, Server
 
 ROOT = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -265,6 +265,14 @@ def azure_server() -> Iterator[AzureServer]:
     from servers.running import AzureServer
 
     yield from _serve(AzureServer)
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    """fake-gcs-server, as :func:`s3_server`."""
+    from servers.running import GcsServer
+
+    yield from _serve(GcsServer)
 
 
 @pytest.fixture(scope="session")

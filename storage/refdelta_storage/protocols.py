@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +18,8 @@ from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
 from refdelta_storage.errors import InvalidOptionError, holds_credential, holds_login, redact
 from refdelta_storage.fsspec_store import FsspecStore
+from refdelta_storage.gcs import PROMISES as GCS_PROMISES
+from refdelta_storage.gcs import GcsStore
 from refdelta_storage.http import HttpStore
 from refdelta_storage.options import truth, unknown_option
 from refdelta_storage.probe import Probed
@@ -43,6 +47,40 @@ def seconds(name: str, value: Any) -> float:
 
 def _as_is(_name: str, value: Any) -> Any:
     return value
+
+
+def _address(_name: str, value: Any) -> str:
+    return str(value).rstrip("/")
+
+
+def _nobody(name: str, value: Any) -> str | None:
+    """No login: gcsfs has a name for it among the tokens."""
+    return "anon" if truth(name, value) else None
+
+
+def _account(name: str, value: Any) -> dict[str, Any]:
+    """The content of a file of Google's credentials, which gcsfs would send to Google as a token if it is not there."""
+    try:
+        text = Path(str(value)).expanduser().read_text()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidOptionError(f"option {name!r} names a file that cannot be read") from None
+    return _account_key(name, text)
+
+
+def _account_key(name: str, value: Any) -> dict[str, Any]:
+    """Google's credentials, as the JSON of their file has them."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else dict(value)
+        kind = found.get("type", "service_account")
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidOptionError(f"option {name!r} is the JSON of a service account") from None
+    if kind not in ("service_account", "authorized_user"):
+        raise InvalidOptionError(
+            f"option {name!r} has credentials of the type {kind!r}: these are found without the option, by the "
+            "environment variable GOOGLE_APPLICATION_CREDENTIALS"
+        )
+    account: dict[str, Any] = found
+    return account
 
 
 def _etag_only(name: str, value: Any) -> None:
@@ -136,7 +174,7 @@ class UriScheme:
         client = Client(self.name, arguments)
         try:
             client.file_system()
-        except (TypeError, ValueError, KeyError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - client libraries raise anything
             raise InvalidOptionError(f"cannot open {self.name}: {redact(str(error), client.secrets)}") from None
         root = str(cls._strip_protocol(plain))
         return self.make(client, uri, root, patience, None if told is None else truth("put_if_absent", told))
@@ -169,7 +207,7 @@ class UriScheme:
 
     def _arguments(self, options: Mapping[str, Any], cls: Any) -> dict[str, Any]:
         by_name = {name: option for option in self.options for name in option.names}
-        own = set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs", "args", "loop", "asynchronous"}
+        own = _parameters(cls) - {"self", "kwargs", "args", "loop", "asynchronous"}
         arguments: dict[str, Any] = {}
         given: dict[tuple[str, ...], str] = {}
         for name, value in options.items():
@@ -181,6 +219,17 @@ class UriScheme:
             if target:
                 _place(arguments, target, converted, name, given)
         return arguments
+
+
+def _parameters(cls: Any) -> set[str]:
+    """What the constructor of a class takes, and those that it hands over to within its own package."""
+    package = cls.__module__.partition(".")[0]
+    return {
+        name
+        for one in cls.__mro__
+        if one.__module__.partition(".")[0] == package
+        for name in inspect.signature(one.__init__).parameters
+    }
 
 
 # The options of every file system of fsspec.
@@ -251,6 +300,8 @@ _WAITING = (
 )
 _AWS = ("aws_", "")
 _AZURE = ("azure_storage_", "azure_", "")
+_GOOGLE = ("google_", "")
+_GOOGLE_FILES = ("service_account", "service_account_path", "application_credentials")
 
 
 def _s3(client: Client, uri: str, root: str, patience: Patience, told: bool | None) -> Store:
@@ -340,6 +391,20 @@ def _check_connection_string(arguments: Mapping[str, Any]) -> None:
         )
 
 
+def _gcs(client: Client, uri: str, root: str, patience: Patience, told: bool | None) -> Store:
+    bucket, _, path = root.partition("/")
+    return _trusted(GcsStore(client, uri, bucket, path, GCS_PROMISES, patience), told, "", rounds=0)
+
+
+def _gcs_arguments(arguments: dict[str, Any], _patience: Patience) -> dict[str, Any]:
+    """The account of an emulator, as deltalake's users write it, names its address and needs no login."""
+    account = arguments.get("token")
+    if isinstance(account, Mapping) and account.get("disable_oauth"):
+        named = {"endpoint_url": _address("", account["gcs_base_url"])} if account.get("gcs_base_url") else {}
+        return {**named, **arguments, "token": "anon"}
+    return arguments
+
+
 def _any(client: Client, uri: str, root: str, _patience: Patience, told: bool | None) -> Store:
     store = FsspecStore(client.file_system(), root, uri, HOPES)
     return _trusted(store, told, f"{client.name} {uri.partition('://')[2].partition('/')[0]}", rounds=10)
@@ -422,16 +487,43 @@ AZURE = UriScheme(
     in_uri=_azure_in_uri,
 )
 
+GCS = UriScheme(
+    name="gs",
+    package="gcsfs",
+    extra="gcs",
+    make=_gcs,
+    options=(
+        Option(
+            _names(_GOOGLE, "service_account", "service_account_path", "application_credentials"), ("token",), _account
+        ),
+        Option(_names(_GOOGLE, "service_account_key"), ("token",), _account_key),
+        Option((*_names(_GOOGLE, "skip_signature"), "anon"), ("token",), _nobody),
+        Option((*_names(_GOOGLE, "base_url", "endpoint_url"), "endpoint"), ("endpoint_url",), _address),
+        *_WAITING,
+        Option(_names(_GOOGLE, "allow_http"), (_HTTP,), truth),
+    ),
+    finish=_gcs_arguments,
+    environment=(
+        "GOOGLE_SERVICE_ACCOUNT",
+        "GOOGLE_SERVICE_ACCOUNT_PATH",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+        "GOOGLE_SKIP_SIGNATURE",
+        "GOOGLE_BASE_URL",
+        "GOOGLE_ALLOW_HTTP",
+    ),
+    strict=True,
+)
+
 HTTP = UriScheme(name="http", package="aiohttp", make=_web, options=_WAITING)
 
 PROTOCOLS: dict[str, UriScheme] = {
     **dict.fromkeys(("http", "https"), HTTP),
     **dict.fromkeys(("s3", "s3a"), S3),
     **dict.fromkeys(("abfs", "abfss", "az", "azure", "wasb", "wasbs"), AZURE),
+    **dict.fromkeys(("gs", "gcs"), GCS),
 }
 
 
 def other(scheme: str) -> UriScheme:
     """A protocol that only fsspec knows: what it opens can be read, and written once it has passed a probe."""
-    package = {"gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, f"with fsspec's {scheme} file system")
-    return UriScheme(name=scheme, package=package, make=_any)
+    return UriScheme(name=scheme, package=f"with fsspec's {scheme} file system", make=_any)

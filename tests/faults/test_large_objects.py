@@ -24,7 +24,7 @@ def _smaller_parts(monkeypatch):
     monkeypatch.setattr(remote, "PART", _PART)
 
 
-@pytest.fixture(params=["s3_server", "azure_server"])
+@pytest.fixture(params=["s3_server", "azure_server", "gcs_server"])
 def server(request):
     return request.getfixturevalue(request.param)
 

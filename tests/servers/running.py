@@ -1,4 +1,4 @@
-"""versitygw and Azurite as processes of this test run: started on a free port, killed, restarted, stopped."""
+"""versitygw, Azurite and fake-gcs-server as processes of this test run: started on a free port, stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from servers.install import azurite, versitygw
+from servers.install import azurite, fake_gcs, versitygw
 
 BUCKET = "tables"
 """The bucket, or container, that every server starts with."""
@@ -208,6 +208,27 @@ class AzureServer(Server):
             contextlib.suppress(ResourceExistsError),
         ):
             client.create_container(BUCKET)
+
+
+class GcsServer(Server):
+    """fake-gcs-server with its objects in memory: what it has is gone when it ends."""
+
+    scheme = "gs"
+
+    def options(self, endpoint: str | None = None) -> dict[str, Any]:
+        return {"token": "anon", "endpoint_url": endpoint or self.endpoint}
+
+    def _command(self) -> list[str]:
+        host = ["-host", "127.0.0.1", "-port", str(self.port), "-public-host", f"127.0.0.1:{self.port}"]
+        return [str(fake_gcs()), "-scheme", "http", "-backend", "memory", "-log-level", "error", *host]
+
+    def _prepare(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_STARTS_WITHIN)
+        body = f'{{"name": "{BUCKET}"}}'
+        connection.request("POST", "/storage/v1/b?project=test", body, {"Content-Type": "application/json"})
+        if (status := connection.getresponse().status) != 200:
+            raise RuntimeError(f"fake-gcs-server made no bucket: {status}")
+        connection.close()
 
 
 def _free_port() -> int:
