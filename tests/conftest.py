@@ -289,7 +289,7 @@ def postgres_server() -> Iterator[Any]:
     server.stop()
 
 
-BACKENDS = ("local", "memory", "s3", "azure")
+BACKENDS = ("local", "memory", "s3", "azure", "gcs")
 
 
 @pytest.fixture(params=BACKENDS)
@@ -300,7 +300,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_place(backend: str, request: pytest.FixtureRequest, fresh_path: Callable[[], Path]) -> Callable[[], Place]:
-    """Gives fresh places for tables, one at each call, on each backend in turn: local, memory, S3, Azure."""
+    """Gives fresh places for tables, one at each call, on each backend in turn: local, memory, S3, Azure, GCS."""
     from servers.running import Place
 
     match backend:
@@ -310,8 +310,8 @@ def new_place(backend: str, request: pytest.FixtureRequest, fresh_path: Callable
             return lambda: Place(f"memory://{fresh_path()}", {})
         case "s3":
             return request.getfixturevalue("s3_server").place  # type: ignore[no-any-return]
-        case "azure":
-            return request.getfixturevalue("azure_server").place  # type: ignore[no-any-return]
+        case "azure" | "gcs":
+            return request.getfixturevalue(f"{backend}_server").place  # type: ignore[no-any-return]
     raise AssertionError(f"no place for tables on the backend {backend}")
 
 
