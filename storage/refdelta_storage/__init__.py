@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from refdelta_storage.fsspec_store import FsspecStore
     from refdelta_storage.gcs import GcsStore
     from refdelta_storage.memory import MemoryStore
+    from refdelta_storage.obstore_store import ObstoreStore
     from refdelta_storage.s3 import S3Store
     from refdelta_storage.wrappers import CountingStore, FaultyStore, ReadOnlyStore, TracingStore
 
@@ -43,6 +44,7 @@ __all__ = [
     "ObjectExistsError",
     "ObjectInfo",
     "ObjectNotFoundError",
+    "ObstoreStore",
     "PutOutcome",
     "ReadOnlyStore",
     "ReadOnlyStoreError",
@@ -62,6 +64,7 @@ _HOMES = {
     "FsspecStore": "fsspec_store",
     "GcsStore": "gcs",
     "MemoryStore": "memory",
+    "ObstoreStore": "obstore_store",
     "ReadOnlyStore": "wrappers",
     "S3Store": "s3",
     "TracingStore": "wrappers",

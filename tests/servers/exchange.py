@@ -43,8 +43,11 @@ class Exchange:
         that was killed and started again is simply there again.
         """
         with self._upstream() as upstream:
-            upstream.sendall(self._request.whole)
-            reply = Reader(upstream).response(self._request.first_line[0])
+            server = self._proxy.server
+            asked = server.understood(self._request)
+            upstream.sendall(asked.whole)
+            reply = Reader(upstream).response(asked.first_line[0])
+            reply = reply if asked is self._request else server.answered(reply)
         self._seen.status = int(reply.first_line[1])
         return reply
 

@@ -78,7 +78,7 @@ def understand(request: Message) -> Seen:
         key,
         kind_of(key),
         request.header("range") or request.header("x-ms-range"),
-        request.header("if-none-match") == "*",
+        request.header("if-none-match") == "*" or request.header("x-goog-if-generation-match") == "0",
         len(request.body),
     )
 

@@ -177,7 +177,7 @@ class TestAnswers:
         from google.auth.exceptions import RefreshError
 
         for error in (HttpError({"code": 401, "message": "Invalid Credentials"}), RefreshError("no token")):
-            with pytest.raises(StorageError, match="cannot create 'k' in gs://b/t: (Invalid Credentials|no token)"):
+            with pytest.raises(StorageError, match=r"cannot create 'k' in gs://b/t: (Invalid Credentials|no token)"):
                 telling(error, monkeypatch).put_if_absent("k", b"")
 
     def test_a_bucket_that_is_not_there(self, monkeypatch):

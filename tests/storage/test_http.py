@@ -268,7 +268,7 @@ class TestSendingAgain:
     def test_a_server_that_is_gone(self, network):
         options = {"endpoint_url": "http://127.0.0.1:9"}
         if network.name == "azure":
-            options = {"connection_string": network.proxy._server.connection_string("http://127.0.0.1:9")}
+            options = {"connection_string": network.proxy.server.connection_string("http://127.0.0.1:9")}
         store = network.store(max_retries="1", **options)
         assert isinstance(store.put_if_absent("a", b""), Unknown)
         with pytest.raises(StorageError, match="cannot list '' in"):
@@ -283,7 +283,7 @@ class TestRefusals:
         secret = "d3Jvbmctc2VjcmV0LW9mLW5vYm9keQ=="
         if network.name == "s3":
             return network.store(secret=secret), secret
-        good = network.proxy._server.connection_string(network.proxy.endpoint)
+        good = network.proxy.server.connection_string(network.proxy.endpoint)
         return network.store(connection_string=good.replace(AZURE_KEY, secret)), secret
 
     def test_credentials_that_are_wrong(self, network):
