@@ -8,15 +8,16 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
+from refdelta_storage import remote
 from refdelta_storage.base import Capabilities, check_key
 from refdelta_storage.clients import PATIENCE, Patience, together
 from refdelta_storage.errors import InvalidOptionError, StorageError, redact, secrets_of
-from refdelta_storage.remote import PART, RemoteStore, Seen, etag, milliseconds
+from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
 from refdelta_storage.s3 import is_amazon
 
 _T = TypeVar("_T")
@@ -31,6 +32,8 @@ _ABSENT_CODES = {
     *("NoSuchKey", "NoSuchVersion", "NotFound", "404", None),
     *("BlobNotFound", "ResourceNotFound", "PathNotFound"),
 }
+# Of an upload in parts that is completed again.
+_COMPLETED = {"NoSuchUpload", "InvalidBlockList"}
 # Conflicts, and requests that came in pieces, all with statuses that are final otherwise.
 _PASSING_CODES = {"RequestTimeout", "IncompleteBody", "ConditionalRequestConflict", "OperationAborted", "SlowDown"}
 # Of an answer with all of an object that ends before the range, as Azurite gives it for the first byte after the end.
@@ -119,8 +122,8 @@ class ObstoreStore(RemoteStore):
     """Objects of a bucket or container, each request by obstore: a put with ``mode="create"`` for a commit.
 
     obstore is told to send each request once; this store does the rest, and never repeats a conditional put. Azure is
-    listed whole from the prefix on, and sorted, as by :class:`~refdelta_storage.azure.AzureStore`. Keys with control
-    characters are refused by obstore. Arguments are those of :class:`~refdelta_storage.remote.RemoteStore`.
+    listed whole from the prefix on, and sorted, as by :class:`~refdelta_storage.azure.AzureStore`. Arguments are those
+    of :class:`~refdelta_storage.remote.RemoteStore`.
     """
 
     bulk: ClassVar[int] = 256
@@ -154,10 +157,22 @@ class ObstoreStore(RemoteStore):
         await self._store().put_async(name, data, use_multipart=False)
 
     async def _write_parts(self, name: str, parts: Sequence[Callable[[], bytes]]) -> None:
-        contents = (part() for part in parts)
-        await self._store(repeating=True).put_async(
-            name, contents, use_multipart=True, chunk_size=PART, max_concurrency=_UPLOADS
-        )
+        sizes: builtins.list[int] = []
+
+        def contents() -> Iterator[bytes]:
+            for part in parts:
+                data = part()
+                sizes.append(len(data))
+                yield data
+
+        try:
+            await self._store(repeating=True).put_async(
+                name, contents(), use_multipart=True, chunk_size=remote.PART, max_concurrency=_UPLOADS
+            )
+        except Exception as error:
+            # Completed by a request whose reply was lost, unless another object or none is there.
+            if _code(error) not in _COMPLETED or (await self._insist(lambda: self._look(name)))[0] != sum(sizes):
+                raise
 
     async def _read(self, name: str, start: int | None, length: int) -> bytes:
         options = {} if start is None else {"range": (start, start + length)}
@@ -180,17 +195,22 @@ class ObstoreStore(RemoteStore):
         if not self.ordered:
             found = await self._store().list(folder or None).collect_async()
             return [(info["path"], _seen(info)) for info in found], None
-        begin = token or (after if after and _is_legal(after) else None)
-        stream = self._store().list(folder or None, offset=begin, chunk_size=self.page)
+        wanted = self._prefix + prefix
+        begin = token or max(_before(wanted), after if after and _is_legal(after) else "")
+        stream = self._store().list(folder or None, offset=begin or None, chunk_size=self.page)
         page: builtins.list[tuple[str, Seen]] = []
         async for chunk in stream:
             # A service that knows no start begins at the beginning.
-            page += [(info["path"], _seen(info)) for info in chunk if token is None or info["path"] > token]
+            page += [(info["path"], _seen(info)) for info in chunk if info["path"] > begin]
             if len(page) >= self.page:
-                return page, page[-1][0]
+                last = page[-1][0]
+                return page, last if last < wanted or last.startswith(wanted) else None
         return page, None
 
     async def _remove(self, names: builtins.list[str]) -> None:
+        if len(names) > 1 and cast("ObstoreClient", self._client).service == "GCS":  # it has no request for many
+            await together(self._remove([name]) for name in names)
+            return
         try:
             await self._store().delete_async(names)
         except Exception as error:
@@ -239,6 +259,15 @@ def _is_obstore(error: BaseException) -> bool:
 def _code(error: BaseException) -> str | None:
     found = _CODE.search(str(error))
     return found[1] if found else None
+
+
+def _before(prefix: str) -> str:
+    """A legal name after which all names with this prefix come, and few others before them; or an empty one."""
+    last = prefix[-1:]
+    if not (last.isascii() and last.isalnum()):
+        return ""
+    before = "." if last == "0" else chr(ord(last) - 1)  # before "0" is "/", which begins an empty segment
+    return f"{prefix[:-1]}{before}\U0010ffff"
 
 
 def _is_legal(key: str) -> bool:

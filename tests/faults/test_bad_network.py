@@ -20,12 +20,17 @@ _SERVERS = {"s3": "s3_server", "azure": "azure_server", "gcs": "gcs_server"}
 
 
 @pytest.fixture
-def server(request):
-    return request.getfixturevalue(_SERVERS[request.param])
+def server(request, monkeypatch):
+    name, _, client = request.param.partition(" by ")
+    server = request.getfixturevalue(_SERVERS[name])
+    if client:
+        options = server.options
+        monkeypatch.setattr(server, "options", lambda endpoint=None: {**options(endpoint), "client": client})
+    return server
 
 
 @pytest.mark.sample(test=1)
-@pytest.mark.parametrize("server", [*_SERVERS], indirect=True)
+@pytest.mark.parametrize("server", [*_SERVERS, "s3 by obstore", "azure by obstore"], indirect=True)
 def test_one_fault_at_a_time(server):
     # Azure meets one half of them, the others the other; `make faults` has all.
     met = some([*aims()][server.scheme != "abfs" :: 2], check=0, test=40)
@@ -44,6 +49,8 @@ def test_one_fault_at_a_time(server):
         ("azure", "creation"),
         ("gcs", "vectors"),
         ("gcs", "creation"),
+        ("s3 by obstore", "vectors"),
+        ("azure by obstore", "commits"),
     ],
     indirect=["server"],
 )
