@@ -27,7 +27,7 @@ import tiers
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from servers.running import AzureServer, Place, S3Server, Server
+    from servers.running import AzureServer, GcsServer, Place, S3Server, Server
 
 ROOT = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -268,6 +268,14 @@ def azure_server() -> Iterator[AzureServer]:
 
 
 @pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    """fake-gcs-server, as :func:`s3_server`."""
+    from servers.running import GcsServer
+
+    yield from _serve(GcsServer)
+
+
+@pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Any]:
     """PostgreSQL, as :func:`s3_server`."""
     from servers.install import ServerUnavailableError
@@ -281,7 +289,7 @@ def postgres_server() -> Iterator[Any]:
     server.stop()
 
 
-BACKENDS = ("local", "memory", "s3", "azure")
+BACKENDS = ("local", "memory", "s3", "azure", "gcs")
 
 
 @pytest.fixture(params=BACKENDS)
@@ -292,7 +300,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_place(backend: str, request: pytest.FixtureRequest, fresh_path: Callable[[], Path]) -> Callable[[], Place]:
-    """Gives fresh places for tables, one at each call, on each backend in turn: local, memory, S3, Azure."""
+    """Gives fresh places for tables, one at each call, on each backend in turn: local, memory, S3, Azure, GCS."""
     from servers.running import Place
 
     match backend:
@@ -302,8 +310,8 @@ def new_place(backend: str, request: pytest.FixtureRequest, fresh_path: Callable
             return lambda: Place(f"memory://{fresh_path()}", {})
         case "s3":
             return request.getfixturevalue("s3_server").place  # type: ignore[no-any-return]
-        case "azure":
-            return request.getfixturevalue("azure_server").place  # type: ignore[no-any-return]
+        case "azure" | "gcs":
+            return request.getfixturevalue(f"{backend}_server").place  # type: ignore[no-any-return]
     raise AssertionError(f"no place for tables on the backend {backend}")
 
 

@@ -1,4 +1,4 @@
-"""Put-if-absent, ordered listings and ranged reads over local folders, memory, S3, Azure and fsspec.
+"""Put-if-absent, ordered listings and ranged reads over local folders, memory, S3, Azure, GCS and fsspec.
 
 :func:`open_store` opens a :class:`Store` by URI. :mod:`refdelta_storage.testing` is the contract of a store as a test
 class, :mod:`refdelta_storage.wrappers` counts, traces, forbids and breaks calls.
@@ -22,7 +22,9 @@ from refdelta_storage.opening import open_store
 if TYPE_CHECKING:
     from refdelta_storage.azure import AzureStore
     from refdelta_storage.fsspec_store import FsspecStore
+    from refdelta_storage.gcs import GcsStore
     from refdelta_storage.memory import MemoryStore
+    from refdelta_storage.obstore_store import ObstoreStore
     from refdelta_storage.s3 import S3Store
     from refdelta_storage.wrappers import CountingStore, FaultyStore, ReadOnlyStore, TracingStore
 
@@ -34,6 +36,7 @@ __all__ = [
     "Exists",
     "FaultyStore",
     "FsspecStore",
+    "GcsStore",
     "InvalidKeyError",
     "InvalidOptionError",
     "LocalStore",
@@ -41,6 +44,7 @@ __all__ = [
     "ObjectExistsError",
     "ObjectInfo",
     "ObjectNotFoundError",
+    "ObstoreStore",
     "PutOutcome",
     "ReadOnlyStore",
     "ReadOnlyStoreError",
@@ -58,7 +62,9 @@ _HOMES = {
     "CountingStore": "wrappers",
     "FaultyStore": "wrappers",
     "FsspecStore": "fsspec_store",
+    "GcsStore": "gcs",
     "MemoryStore": "memory",
+    "ObstoreStore": "obstore_store",
     "ReadOnlyStore": "wrappers",
     "S3Store": "s3",
     "TracingStore": "wrappers",

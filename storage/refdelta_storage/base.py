@@ -196,7 +196,11 @@ class Store(abc.ABC):
             first, last = min(wanted), max(wanted)
             same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
             found = self.list(first[:same])
-        self.delete([one.key for one in found if one.key in wanted and wanted[one.key].is_same(one)])
+        self._delete_found(one for one in found if one.key in wanted and wanted[one.key].is_same(one))
+
+    def _delete_found(self, found: Iterable[ObjectInfo]) -> None:
+        """Delete objects that were seen just now, under the condition that they are the same, where a store can."""
+        self.delete([info.key for info in found])
 
     def _head_or_none(self, key: str) -> ObjectInfo | None:
         try:

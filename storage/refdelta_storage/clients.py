@@ -17,7 +17,7 @@ PARALLEL = 32
 """How many requests one call has under way at a time."""
 
 _UPLOADS = 4
-_LOGINS = ("AWS_", "AZURE_")
+_LOGINS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")
 _T = TypeVar("_T")
 
 

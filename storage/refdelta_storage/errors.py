@@ -145,7 +145,13 @@ def _forms(secret: str) -> set[str]:
 
 
 _SECRET_WORDS = ("secret", "token", "password", "sas", "key", "credential", "connection_string", "auth")
+# Names that gcsfs has for ways to log in, given in place of a token.
+_WAYS = {"anon", "browser", "cache", "cloud", "google_default"}
 _PARTS = re.compile(r"(?i)(?:AccountKey|SharedAccessSignature|sig|skoid|AccessToken)=([^;&]+)")
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return value not in _WAYS and any(word in name.lower() for word in _SECRET_WORDS)
 
 
 def secrets_of(options: Mapping[str, Any]) -> frozenset[str]:
@@ -154,6 +160,11 @@ def secrets_of(options: Mapping[str, Any]) -> frozenset[str]:
     for name, value in options.items():
         if isinstance(value, Mapping):
             found |= secrets_of(value)
-        elif isinstance(value, str) and len(value) > 3 and any(word in str(name).lower() for word in _SECRET_WORDS):
+        elif (
+            isinstance(value, str)
+            and len(value) > 3
+            and value not in _WAYS
+            and any(word in str(name).lower() for word in _SECRET_WORDS)
+        ):
             found |= {value, value.lstrip("?"), *_PARTS.findall(value), *map(unquote, _PARTS.findall(value))}
     return frozenset(found)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,9 +19,12 @@ from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
 from refdelta_storage.errors import InvalidOptionError, holds_credential, holds_login, redact
 from refdelta_storage.fsspec_store import FsspecStore
+from refdelta_storage.gcs import PROMISES as GCS_PROMISES
+from refdelta_storage.gcs import GcsStore
 from refdelta_storage.http import HttpStore
 from refdelta_storage.options import truth, unknown_option
 from refdelta_storage.probe import Probed
+from refdelta_storage.s3 import PROMISES as S3_PROMISES
 from refdelta_storage.s3 import S3Store, is_amazon
 from refdelta_storage.wrappers import ReadOnlyStore
 
@@ -43,6 +49,40 @@ def seconds(name: str, value: Any) -> float:
 
 def _as_is(_name: str, value: Any) -> Any:
     return value
+
+
+def _address(_name: str, value: Any) -> str:
+    return str(value).rstrip("/")
+
+
+def _nobody(name: str, value: Any) -> str | None:
+    """No login: gcsfs has a name for it among the tokens."""
+    return "anon" if truth(name, value) else None
+
+
+def _account(name: str, value: Any) -> dict[str, Any]:
+    """The content of a file of Google's credentials, which gcsfs would send to Google as a token if it is not there."""
+    try:
+        text = Path(str(value)).expanduser().read_text()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidOptionError(f"option {name!r} names a file that cannot be read") from None
+    return _account_key(name, text)
+
+
+def _account_key(name: str, value: Any) -> dict[str, Any]:
+    """Google's credentials, as the JSON of their file has them."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else dict(value)
+        kind = found.get("type", "service_account")
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidOptionError(f"option {name!r} is the JSON of a service account") from None
+    if kind not in ("service_account", "authorized_user"):
+        raise InvalidOptionError(
+            f"option {name!r} has credentials of the type {kind!r}: these are found without the option, by the "
+            "environment variable GOOGLE_APPLICATION_CREDENTIALS"
+        )
+    account: dict[str, Any] = found
+    return account
 
 
 def _etag_only(name: str, value: Any) -> None:
@@ -107,6 +147,8 @@ class UriScheme:
         environment: variables that count as options, the first of those that mean the same. The client libraries read
             more of them, such as credentials, by themselves.
         strict: whether an option that neither knows is refused.
+        service: what obstore calls the service, None if it does not know it.
+        promises: the guarantees of the service by obstore.
     """
 
     name: str
@@ -118,17 +160,20 @@ class UriScheme:
     environment: tuple[str, ...] = ()
     strict: bool = False
     extra: str | None = None
+    service: str | None = None
+    promises: Capabilities = HOPES
 
     def open(self, uri: str, options: Mapping[str, Any]) -> Store:
         """The store under ``uri``. No request is made."""
         _refuse_credentials(uri)
         given = dict(options)
-        told = given.pop("put_if_absent", None)
+        put_if_absent = given.pop("put_if_absent", None)
+        told = None if put_if_absent is None else truth("put_if_absent", put_if_absent)
+        if self._by_obstore(given.pop("client", None)):
+            return self._open_by_obstore(uri, given, told)
         cls = self._file_system()
-        arguments = self._arguments({**self._from_environment(given), **given}, cls)
-        arguments = _with_named(arguments, self.in_uri(uri))
-        patience = Patience(**arguments.pop(_PATIENCE, {}))
-        permitted = arguments.pop(_HTTP, None)
+        own = _parameters(cls) - {"self", "kwargs", "args", "loop", "asynchronous"}
+        arguments, patience, permitted = self._understood(uri, given, own, strict=self.strict)
         plain = f"{self.name}://{uri.partition('://')[2]}"  # fsspec's class knows fewer schemes
         arguments = self.finish({**arguments, **cls._get_kwargs_from_urls(plain)}, patience)
         if permitted is False:
@@ -136,10 +181,53 @@ class UriScheme:
         client = Client(self.name, arguments)
         try:
             client.file_system()
-        except (TypeError, ValueError, KeyError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - client libraries raise anything
             raise InvalidOptionError(f"cannot open {self.name}: {redact(str(error), client.secrets)}") from None
         root = str(cls._strip_protocol(plain))
-        return self.make(client, uri, root, patience, None if told is None else truth("put_if_absent", told))
+        return self.make(client, uri, root, patience, told)
+
+    def _by_obstore(self, client: Any) -> bool:
+        """Whether obstore is the client: by the option, or where it alone is installed."""
+        if client not in (None, "fsspec", "obstore"):
+            raise InvalidOptionError(f"option 'client' is 'fsspec' or 'obstore', not {client!r}")
+        if client == "obstore" and self.service is None:
+            raise InvalidOptionError(
+                f"option 'client': obstore is for s3://, abfss:// and gs://, not for {self.name}://"
+            )
+        if client == "obstore" and not _is_installed("obstore"):
+            raise InvalidOptionError(
+                "the option client='obstore' needs the package obstore, which is not installed: "
+                "pip install 'refdelta[obstore]'"
+            )
+        alone = self.service is not None and not _is_installed(self.package) and _is_installed("obstore")
+        return client == "obstore" or (client is None and alone)
+
+    def _open_by_obstore(self, uri: str, given: dict[str, Any], told: bool | None) -> Store:
+        from refdelta_storage.obstore_store import FSSPEC_NAMES, ObstoreClient, ObstoreStore, checked_client, config_of
+
+        service = self.service or ""
+        own = FSSPEC_NAMES[service]
+        arguments, patience, permitted = self._understood(uri, given, own, strict=False)
+        if service == "Azure":
+            _check_connection_string(arguments)
+        if service == "GCS":
+            arguments = self.finish(arguments, patience)
+        if permitted is False:
+            _refuse_http(arguments)
+        bucket, _, path = _place_in(uri).partition("/")
+        client = ObstoreClient(service, bucket, config_of(service, arguments), patience)
+        checked_client(client, self.name, lambda name: self._unknown(name, own))
+        store = ObstoreStore(client, uri, bucket, path, self.promises, patience)
+        return _trusted(store, told, client.name, int(service == "S3"), ObstoreStore.is_amazon)
+
+    def _understood(
+        self, uri: str, given: dict[str, Any], own: set[str], *, strict: bool
+    ) -> tuple[dict[str, Any], Patience, bool | None]:
+        """The arguments of fsspec's class, how long to wait, and whether http is permitted (None: nothing is said)."""
+        arguments = self._arguments({**self._from_environment(given), **given}, own, strict=strict)
+        arguments = _with_named(arguments, self.in_uri(uri))
+        patience = Patience(**arguments.pop(_PATIENCE, {}))
+        return arguments, patience, arguments.pop(_HTTP, None)
 
     def _from_environment(self, given: Mapping[str, Any]) -> dict[str, str]:
         """The options from environment variables that are not given by any of their names."""
@@ -167,20 +255,49 @@ class UriScheme:
         except ValueError:
             raise InvalidOptionError(f"no store for {self.name}://") from None
 
-    def _arguments(self, options: Mapping[str, Any], cls: Any) -> dict[str, Any]:
+    def _unknown(self, name: str, own: set[str]) -> InvalidOptionError:
+        names = {name for option in self.options for name in option.names}
+        return unknown_option(
+            name, sorted(own | names | {"put_if_absent", *(["client"] if self.service else [])}), self.name
+        )
+
+    def _arguments(self, options: Mapping[str, Any], own: set[str], *, strict: bool) -> dict[str, Any]:
         by_name = {name: option for option in self.options for name in option.names}
-        own = set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs", "args", "loop", "asynchronous"}
         arguments: dict[str, Any] = {}
         given: dict[tuple[str, ...], str] = {}
         for name, value in options.items():
             option = by_name.get(name.lower())
-            if option is None and self.strict and name not in own and name not in _COMMON:
-                raise unknown_option(name, sorted(own | set(by_name) | {"put_if_absent"}), self.name)
+            if option is None and strict and name not in own and name not in _COMMON:
+                raise self._unknown(name, own)
             target = (name,) if option is None else option.target
             converted = value if option is None else option.convert(name, value)
             if target:
                 _place(arguments, target, converted, name, given)
         return arguments
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ValueError, ImportError):  # what has its name has no spec
+        return False
+
+
+def _place_in(uri: str) -> str:
+    """The bucket or container of a URI, and the path in it."""
+    netloc, _, path = uri.partition("://")[2].partition("/")
+    return f"{netloc.partition('@')[0]}/{path}"
+
+
+def _parameters(cls: Any) -> set[str]:
+    """What the constructor of a class takes, and those that it hands over to within its own package."""
+    package = cls.__module__.partition(".")[0]
+    return {
+        name
+        for one in cls.__mro__
+        if one.__module__.partition(".")[0] == package
+        for name in inspect.signature(one.__init__).parameters
+    }
 
 
 # The options of every file system of fsspec.
@@ -251,6 +368,8 @@ _WAITING = (
 )
 _AWS = ("aws_", "")
 _AZURE = ("azure_storage_", "azure_", "")
+_GOOGLE = ("google_", "")
+_GOOGLE_FILES = ("service_account", "service_account_path", "application_credentials")
 
 
 def _s3(client: Client, uri: str, root: str, patience: Patience, told: bool | None) -> Store:
@@ -340,6 +459,20 @@ def _check_connection_string(arguments: Mapping[str, Any]) -> None:
         )
 
 
+def _gcs(client: Client, uri: str, root: str, patience: Patience, told: bool | None) -> Store:
+    bucket, _, path = root.partition("/")
+    return _trusted(GcsStore(client, uri, bucket, path, GCS_PROMISES, patience), told, "", rounds=0)
+
+
+def _gcs_arguments(arguments: dict[str, Any], _patience: Patience) -> dict[str, Any]:
+    """The account of an emulator, as deltalake's users write it, names its address and needs no login."""
+    account = arguments.get("token")
+    if isinstance(account, Mapping) and account.get("disable_oauth"):
+        named = {"endpoint_url": _address("", account["gcs_base_url"])} if account.get("gcs_base_url") else {}
+        return {**named, **arguments, "token": "anon"}
+    return arguments
+
+
 def _any(client: Client, uri: str, root: str, _patience: Patience, told: bool | None) -> Store:
     store = FsspecStore(client.file_system(), root, uri, HOPES)
     return _trusted(store, told, f"{client.name} {uri.partition('://')[2].partition('/')[0]}", rounds=10)
@@ -362,6 +495,8 @@ S3 = UriScheme(
     name="s3",
     package="s3fs",
     extra="s3",
+    service="S3",
+    promises=S3_PROMISES,
     make=_s3,
     options=(
         Option(_names(_AWS, "access_key_id"), ("key",)),
@@ -395,6 +530,8 @@ AZURE = UriScheme(
     name="abfs",
     package="adlfs",
     extra="adls",
+    service="Azure",
+    promises=AZURE_PROMISES,
     make=_azure,
     options=(
         Option(_names(_AZURE, "account_name"), ("account_name",)),
@@ -422,16 +559,45 @@ AZURE = UriScheme(
     in_uri=_azure_in_uri,
 )
 
+GCS = UriScheme(
+    name="gs",
+    package="gcsfs",
+    extra="gcs",
+    service="GCS",
+    promises=GCS_PROMISES,
+    make=_gcs,
+    options=(
+        Option(
+            _names(_GOOGLE, "service_account", "service_account_path", "application_credentials"), ("token",), _account
+        ),
+        Option(_names(_GOOGLE, "service_account_key"), ("token",), _account_key),
+        Option((*_names(_GOOGLE, "skip_signature"), "anon"), ("token",), _nobody),
+        Option((*_names(_GOOGLE, "base_url", "endpoint_url"), "endpoint"), ("endpoint_url",), _address),
+        *_WAITING,
+        Option(_names(_GOOGLE, "allow_http"), (_HTTP,), truth),
+    ),
+    finish=_gcs_arguments,
+    environment=(
+        "GOOGLE_SERVICE_ACCOUNT",
+        "GOOGLE_SERVICE_ACCOUNT_PATH",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+        "GOOGLE_SKIP_SIGNATURE",
+        "GOOGLE_BASE_URL",
+        "GOOGLE_ALLOW_HTTP",
+    ),
+    strict=True,
+)
+
 HTTP = UriScheme(name="http", package="aiohttp", make=_web, options=_WAITING)
 
 PROTOCOLS: dict[str, UriScheme] = {
     **dict.fromkeys(("http", "https"), HTTP),
     **dict.fromkeys(("s3", "s3a"), S3),
     **dict.fromkeys(("abfs", "abfss", "az", "azure", "wasb", "wasbs"), AZURE),
+    **dict.fromkeys(("gs", "gcs"), GCS),
 }
 
 
 def other(scheme: str) -> UriScheme:
     """A protocol that only fsspec knows: what it opens can be read, and written once it has passed a probe."""
-    package = {"gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, f"with fsspec's {scheme} file system")
-    return UriScheme(name=scheme, package=package, make=_any)
+    return UriScheme(name=scheme, package=f"with fsspec's {scheme} file system", make=_any)

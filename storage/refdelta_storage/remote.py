@@ -1,4 +1,4 @@
-"""The base of the stores of S3 and Azure: keys, outcomes, requests in parallel, bounded retries."""
+"""The base of the stores of S3, Azure and GCS: keys, outcomes, requests in parallel, bounded retries."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class RemoteStore(Store):
         def send(file: BinaryIO) -> None:
             outcome: PutOutcome = Committed()
             if os.fstat(file.fileno()).st_size <= 2 * PART:
-                outcome = self.put_if_absent(key, file.read())
+                outcome = self._create_for_certain(key, file.read())
             elif self._head_or_none(key) is None:  # services differ in what a condition on an upload in parts means
                 self._send(key, file)
             else:
@@ -221,6 +221,19 @@ class RemoteStore(Store):
 
         stream = collecting(lambda error: self._failure("collect", key, error), send)
         return cast("AbstractContextManager[BinaryIO]", stream)
+
+    def _create_for_certain(self, key: str, data: bytes) -> PutOutcome:
+        """Put the same bytes again after an outcome that is not known; what then is there may be ours."""
+        outcome = self.put_if_absent(key, data)
+        until = time.monotonic() + self._patience.total
+        for sent in range(self._patience.retries):
+            if not isinstance(outcome, Unknown) or time.monotonic() >= until:
+                break
+            time.sleep(_pause(sent))
+            outcome = self.put_if_absent(key, data)
+            if isinstance(outcome, Exists) and self.get(key) == data:
+                return Committed()
+        return outcome
 
     def delete(self, keys: Iterable[str]) -> None:
         names = [*dict.fromkeys(self._name(key) for key in keys)]
@@ -323,8 +336,7 @@ class RemoteStore(Store):
                 passing = self._status(error) in _PASSING or self._is_network(error)
                 if not passing or sent >= self._patience.retries or time.monotonic() >= until:
                     raise
-            pause = min(FIRST_PAUSE * 2**sent, LONGEST_PAUSE)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
+            await asyncio.sleep(_pause(sent))
             sent += 1
 
     def _each(
@@ -363,6 +375,12 @@ class RemoteStore(Store):
         return failure(action, key, self.uri, error, self._client.secrets, self._reason(error))
 
 
+def _pause(sent: int) -> float:
+    """Seconds before a request is sent again that was sent again so many times."""
+    part: float = random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
+    return min(FIRST_PAUSE * 2.0**sent, LONGEST_PAUSE) * part
+
+
 def _part(file: BinaryIO, start: int) -> bytes:
     # All parts are read by the thread of the event loop, so they do not move the position under one another.
     file.seek(start)
@@ -373,6 +391,15 @@ def _is_key(key: str) -> bool:
     try:
         check_key(key)
     except StorageError:
+        return False
+    return True
+
+
+def has_utf8(text: str) -> bool:
+    """Whether a service can be asked for it; a start of a listing need not be a legal key."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         return False
     return True
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from refdelta_storage.base import Capabilities
 from refdelta_storage.clients import PATIENCE, Client, Patience, upload_parts
 from refdelta_storage.errors import StorageError
-from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
+from refdelta_storage.remote import RemoteStore, Seen, etag, has_utf8, milliseconds
 
 PROMISES = Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
 
@@ -121,7 +121,7 @@ class S3Store(RemoteStore):
         wanted: dict[str, Any] = {"Prefix": self._prefix + prefix, "MaxKeys": self.page}
         if token is not None:
             wanted["ContinuationToken"] = token
-        elif self.ordered and after is not None and _has_utf8(after):
+        elif self.ordered and after is not None and has_utf8(after):
             wanted["StartAfter"] = after
         if not self.ordered:
             # They also want a prefix to end with a folder.
@@ -183,11 +183,3 @@ def _response(error: BaseException) -> dict[str, Any]:
 def _code(error: BaseException) -> str | None:
     code: str | None = _response(error).get("Error", {}).get("Code")
     return code
-
-
-def _has_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

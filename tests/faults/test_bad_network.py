@@ -16,19 +16,24 @@ from refdelta.engine.log.file_committer import FileCommitter
 from tiers import budget, some
 
 SEED = 20261121
-_SERVERS = {"s3": "s3_server", "azure": "azure_server"}
+_SERVERS = {"s3": "s3_server", "azure": "azure_server", "gcs": "gcs_server"}
 
 
 @pytest.fixture
-def server(request):
-    return request.getfixturevalue(_SERVERS[request.param])
+def server(request, monkeypatch):
+    name, _, client = request.param.partition(" by ")
+    server = request.getfixturevalue(_SERVERS[name])
+    if client:
+        options = server.options
+        monkeypatch.setattr(server, "options", lambda endpoint=None: {**options(endpoint), "client": client})
+    return server
 
 
 @pytest.mark.sample(test=1)
-@pytest.mark.parametrize("server", [*_SERVERS], indirect=True)
+@pytest.mark.parametrize("server", [*_SERVERS, "s3 by obstore", "azure by obstore"], indirect=True)
 def test_one_fault_at_a_time(server):
-    # Each of the two servers meets one half of them; `make faults` has all.
-    met = some([*aims()][server.scheme == "s3" :: 2], check=0, test=40)
+    # Azure meets one half of them, the others the other; `make faults` has all.
+    met = some([*aims()][server.scheme != "abfs" :: 2], check=0, test=40)
     result = fly_all(server, met)
     assert result.wrong == []
     assert result.faults.total() >= len(met)
@@ -37,7 +42,16 @@ def test_one_fault_at_a_time(server):
 @pytest.mark.sample(test=2)
 @pytest.mark.parametrize(
     ("server", "name"),
-    [("s3", "vectors"), ("s3", "exactly once"), ("azure", "commits"), ("azure", "creation")],
+    [
+        ("s3", "vectors"),
+        ("s3", "exactly once"),
+        ("azure", "commits"),
+        ("azure", "creation"),
+        ("gcs", "vectors"),
+        ("gcs", "creation"),
+        ("s3 by obstore", "vectors"),
+        ("azure by obstore", "commits"),
+    ],
     indirect=["server"],
 )
 def test_writers_and_a_reader(server, name):

@@ -24,9 +24,14 @@ def _smaller_parts(monkeypatch):
     monkeypatch.setattr(remote, "PART", _PART)
 
 
-@pytest.fixture(params=["s3_server", "azure_server"])
-def server(request):
-    return request.getfixturevalue(request.param)
+@pytest.fixture(params=["s3", "azure", "gcs", "s3 by obstore", "azure by obstore"])
+def server(request, monkeypatch):
+    name, _, client = request.param.partition(" by ")
+    server = request.getfixturevalue(f"{name}_server")
+    if client:
+        options = server.options
+        monkeypatch.setattr(server, "options", lambda endpoint=None: {**options(endpoint), "client": client})
+    return server
 
 
 def upload(store, key):

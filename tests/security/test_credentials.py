@@ -18,6 +18,9 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from google.oauth2.credentials import Credentials
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import main
@@ -33,7 +36,13 @@ SECRET = "S3cret/+=&<value>'that\"nobody-may-see"
 TOKEN = 'FwoGZXIvYXdzE/+=session&token<of>0ne"day'
 AZURE_SECRET = base64.b64encode(b"another account's key, 32 bytes.").decode()
 SAS = "sv=2021-08-06&ss=b&srt=sco&sp=rwl&sig=QW5vdGhlciBzaWduYXR1cmU%2Fof%3D%3D"
+RSA = (
+    rsa.generate_private_key(65537, 2048)
+    .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    .decode()
+)
 FORBIDDEN = [KEY_ID, SECRET, TOKEN, AZURE_SECRET, AZURE_KEY, "QW5vdGhlciBzaWduYXR1cmU", "refdelta-test-secret"]
+FORBIDDEN += [RSA, *RSA.splitlines()[1:-2]]
 FORBIDDEN += [quote(text, safe="") for text in FORBIDDEN]
 QUICK = {"connect_timeout": "2s", "timeout": "2s", "max_retries": "0"}
 
@@ -188,6 +197,13 @@ def test_a_server_that_repeats_what_it_is_told(echo, caplog, monkeypatch):
         monkeypatch.setattr(Echo, "more", (secret, secret.partition("=")[2]))
         text = f"DefaultEndpointsProtocol=http;AccountName=x;{secret};BlobEndpoint={echo}/x;"
         fail_cleanly(f"abfs://{BUCKET}/t", {"connection_string": text, **QUICK}, caplog)
+    monkeypatch.setattr(Echo, "more", (TOKEN,))
+    fail_cleanly(f"gs://{BUCKET}/t", {"token": Credentials(TOKEN), "endpoint_url": echo, **QUICK}, caplog)
+    # A login that is refused when it is to be renewed.
+    account = {"client_email": "x@y", "private_key": RSA, "private_key_id": SECRET, "token_uri": f"{echo}/token"}
+    monkeypatch.setattr(Echo, "more", (SECRET, RSA, RSA.splitlines()[3]))
+    options = {"google_service_account_key": json.dumps(account), "endpoint_url": echo, **QUICK}
+    fail_cleanly(f"gs://{BUCKET}/t", options, caplog)
 
 
 @pytest.mark.parametrize("way", ["s3_server", "azure_server"])
@@ -263,7 +279,7 @@ def test_connection_strings_that_are_wrong(text, caplog):
     clean(caplog.text)
 
 
-@pytest.mark.parametrize("way", ["s3_server", "azure_server"])
+@pytest.mark.parametrize("way", ["s3_server", "azure_server", "gcs_server"])
 def test_nothing_about_a_table_tells_how_it_was_opened(way, request, caplog, capsys, monkeypatch):
     server = request.getfixturevalue(way)
     place = server.place()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import select
 import socket
 import struct
 import threading
 import time
-import zlib
 from typing import TYPE_CHECKING
 
 from servers.messages import Message, Reader
@@ -21,6 +21,7 @@ _SERVER_ANSWERS_WITHIN = 60.0
 _CLIENT_WAITS_AT_MOST = 30.0
 _SLOW = 0.03
 _LATE = (0.02, 0.2, 0.8, 2.5)
+_turns = itertools.count()
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -42,8 +43,11 @@ class Exchange:
         that was killed and started again is simply there again.
         """
         with self._upstream() as upstream:
-            upstream.sendall(self._request.whole)
-            reply = Reader(upstream).response(self._request.first_line[0])
+            server = self._proxy.server
+            asked = server.understood(self._request)
+            upstream.sendall(asked.whole)
+            reply = Reader(upstream).response(asked.first_line[0])
+            reply = reply if asked is self._request else server.answered(reply)
         self._seen.status = int(reply.first_line[1])
         return reply
 
@@ -57,13 +61,14 @@ class Exchange:
     def ask_later(self) -> bool:
         """Close the client's connection, and send the request on after a while."""
 
+        # In turn, and not by the head of the request: where heads have no date, it is the same each time.
+        pause = _LATE[next(_turns) % len(_LATE)]
         held = contextlib.ExitStack()
         held.enter_context(self._proxy.under_way())
 
         def ask() -> None:
             with held, contextlib.suppress(OSError):
-                # The head differs from request to request, by its date alone.
-                time.sleep(_LATE[zlib.crc32(self._request.head) % len(_LATE)])
+                time.sleep(pause)
                 self.ask()
 
         threading.Thread(target=ask, daemon=True).start()

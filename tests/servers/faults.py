@@ -35,6 +35,13 @@ REPLIES = {
         "timeout": (500, "OperationTimedOut"),
         "409": (409, "ContainerBeingDeleted"),
     },
+    "gs": {
+        "500": (500, "backendError"),
+        "503": (503, "backendError"),
+        "busy": (429, "rateLimitExceeded"),
+        "timeout": (408, "uploadBrokenConnection"),
+        "409": (409, "conflict"),
+    },
 }
 """The status and the code of each answer that a fault gives, by the scheme of the server."""
 

@@ -1,8 +1,9 @@
-"""``python tests/servers/install.py``: put versitygw and Azurite, at pinned versions, into the project's cache.
+"""``python tests/servers/install.py``: put the servers of the tests into the project's cache, at pinned versions.
 
-versitygw is built by Go from its module, whose checksum Go's own database vouches for; Azurite and all that it needs
-come from npm, at the versions and with the checksums of ``azurite/package-lock.json``, which ``make lock`` writes. Both
-need the network once; what is there already takes no time. ``REFDELTA_CACHE`` is the cache, ``.cache`` unless said.
+versitygw (S3) and fake-gcs-server are built by Go from their modules, whose checksums Go's own database vouches for;
+Azurite and all that it needs come from npm, at the versions and with the checksums of ``azurite/package-lock.json``,
+which ``make lock`` writes. All need the network once; what is there already takes no time. ``REFDELTA_CACHE`` is the
+cache, ``.cache`` unless said.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("REFDELTA_CACHE") or ROOT / ".cache") / "servers"
 
 VERSITYGW_VERSION = "1.8.0"
+FAKE_GCS_VERSION = "1.56.1"
 AZURITE_LOCK = Path(__file__).parent / "azurite"
 AZURITE_VERSION = json.loads((AZURITE_LOCK / "package.json").read_text())["dependencies"]["azurite"]
 VERSITYGW = CACHE / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
+FAKE_GCS = CACHE / f"fake-gcs-server-{FAKE_GCS_VERSION}" / "fake-gcs-server"
 AZURITE = CACHE / f"azurite-{AZURITE_VERSION}" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
+_GO = "Go 1.25 or later (https://go.dev/dl)"
 HOW = "`make servers` installs it; it needs {tool}"
 
 
@@ -38,7 +42,14 @@ class ServerUnavailableError(Exception):
 
 def versitygw() -> Path:
     """The program, installed now if it is not there yet. Raises ``ServerUnavailableError``."""
-    return _installed(VERSITYGW, "go", "Go 1.25 or later (https://go.dev/dl)", _build_versitygw)
+    package = f"github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW_VERSION}"
+    return _installed(VERSITYGW, "go", _GO, lambda: _build(package, VERSITYGW))
+
+
+def fake_gcs() -> Path:
+    """The program, installed now if it is not there yet. Raises ``ServerUnavailableError``."""
+    package = f"github.com/fsouza/fake-gcs-server@v{FAKE_GCS_VERSION}"
+    return _installed(FAKE_GCS, "go", _GO, lambda: _build(package, FAKE_GCS))
 
 
 def azurite() -> Path:
@@ -59,9 +70,8 @@ def _installed(program: Path, tool: str, needs: str, install: object) -> Path:
     return program
 
 
-def _build_versitygw() -> None:
-    package = f"github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW_VERSION}"
-    with _new_folder(VERSITYGW.parent) as folder:
+def _build(package: str, program: Path) -> None:
+    with _new_folder(program.parent) as folder:
         _run(
             ["go", "install", "-trimpath", "-ldflags=-s -w", package],
             {"CGO_ENABLED": "0", "GOBIN": str(folder), "GOTOOLCHAIN": "auto"},
@@ -105,9 +115,9 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Install both; 1 and one line for each that cannot be."""
+    """Install all; 1 and one line for each that cannot be."""
     failed = 0
-    for get in (versitygw, azurite):
+    for get in (versitygw, fake_gcs, azurite):
         try:
             print(get().relative_to(CACHE.parent.parent), flush=True)
         except ServerUnavailableError as error:

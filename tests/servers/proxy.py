@@ -1,4 +1,4 @@
-"""A proxy before versitygw or Azurite that counts what clients ask for, and may get in the way.
+"""A proxy before a server of the tests that counts what clients ask for, and may get in the way.
 
 A signature holds the host that the client was given, so requests go on byte for byte, the host's name included.
 """
@@ -32,7 +32,7 @@ class Proxy:
     """
 
     def __init__(self, server: Server, plan: Plan | None = None, *, delay: float = 0.0) -> None:
-        self._server = server
+        self.server = server
         self._plan = plan
         self._delay = delay
         self._under_way = 0
@@ -76,11 +76,11 @@ class Proxy:
 
     def place(self, name: str = "t") -> Place:
         """A fresh place for a table, by way of this proxy."""
-        return self._server.place(name, endpoint=self.endpoint)
+        return self.server.place(name, endpoint=self.endpoint)
 
     def through(self, place: Place) -> Place:
         """A place of the server, by way of this proxy."""
-        return Place(place.uri, self._server.options(self.endpoint))
+        return Place(place.uri, self.server.options(self.endpoint))
 
     @property
     def seen(self) -> list[Seen]:
@@ -139,13 +139,13 @@ class Proxy:
             fault = self._plan(seen) if self._plan else None
             if fault is not None:
                 seen.fault = fault
-                return happen(fault, exchange, self._server.scheme)
+                return happen(fault, exchange, self.server.scheme)
             return exchange.answer(exchange.ask())
 
     @property
     def upstream(self) -> tuple[str, int]:
         """Where the server listens."""
-        return "127.0.0.1", self._server.port
+        return "127.0.0.1", self.server.port
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""What a request to S3 or to Azure's blob service is about: the operation, and the kind of object it names."""
+"""What a request to S3, Azure's blob service or GCS is about: the operation, and the kind of object it names."""
 
 from __future__ import annotations
 
@@ -64,6 +64,8 @@ def understand(request: Message) -> Seen:
     verb, target, _ = request.first_line
     parts = urlsplit(target)
     query = parse_qs(parts.query, keep_blank_values=True)
+    if "/storage/v1/b/" in parts.path:
+        return _of_google(request, verb, parts.path, {name: values[0] for name, values in query.items()})
     path = unquote(parts.path).lstrip("/").removeprefix(f"{AZURE_ACCOUNT}/")
     key = path.removeprefix(BUCKET).lstrip("/")
     method = _operation(verb, key, query)
@@ -76,9 +78,26 @@ def understand(request: Message) -> Seen:
         key,
         kind_of(key),
         request.header("range") or request.header("x-ms-range"),
-        request.header("if-none-match") == "*",
+        request.header("if-none-match") == "*" or request.header("x-goog-if-generation-match") == "0",
         len(request.body),
     )
+
+
+def _of_google(request: Message, verb: str, path: str, query: dict[str, str]) -> Seen:
+    key = query.get("name") or unquote(path.partition(f"/b/{BUCKET}/o")[2].removeprefix("/"))
+    match verb:
+        case "POST" if query.get("uploadType") == "media":
+            method = "PUT"
+        case "POST" if "upload_id" in query:
+            method = "PART" if request.header("content-range").endswith("/*") else "FINISH"
+        case "GET" if not key:
+            method, key = "LIST", query.get("prefix", "")
+        case "GET" if query.get("alt") != "media":
+            method = "HEAD"
+        case _:
+            method = verb
+    conditional = query.get("ifGenerationMatch") == "0"
+    return Seen(method, key, kind_of(key), request.header("range"), conditional, len(request.body))
 
 
 def _operation(verb: str, key: str, query: dict[str, list[str]]) -> str:

@@ -1,4 +1,4 @@
-"""versitygw and Azurite as processes of this test run: started on a free port, killed, restarted, stopped."""
+"""versitygw, Azurite and fake-gcs-server as processes of this test run: started on a free port, stopped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import ctypes
 import http.client
 import itertools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,8 +19,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
-from servers.install import azurite, versitygw
+from servers.install import azurite, fake_gcs, versitygw
+from servers.messages import Message
 
 BUCKET = "tables"
 """The bucket, or container, that every server starts with."""
@@ -110,6 +113,14 @@ class Server(abc.ABC):
     def place(self, name: str = "t", *, endpoint: str | None = None) -> Place:
         """A fresh place for a table, which no other call gets; ``endpoint`` leads there another way, as by a proxy."""
         return Place(f"{self.scheme}://{BUCKET}/{os.getpid()}-{next(_numbers)}/{name}", self.options(endpoint))
+
+    def understood(self, request: Message) -> Message:
+        """A request as the server understands it, where a proxy has to translate."""
+        return request
+
+    def answered(self, reply: Message) -> Message:
+        """The reply to a request that was translated."""
+        return reply
 
     @abc.abstractmethod
     def options(self, endpoint: str | None = None) -> dict[str, Any]:
@@ -208,6 +219,46 @@ class AzureServer(Server):
             contextlib.suppress(ResourceExistsError),
         ):
             client.create_container(BUCKET)
+
+
+class GcsServer(Server):
+    """fake-gcs-server with its objects in memory: what it has is gone when it ends."""
+
+    scheme = "gs"
+
+    def options(self, endpoint: str | None = None) -> dict[str, Any]:
+        return {"token": "anon", "endpoint_url": endpoint or self.endpoint}
+
+    def understood(self, request: Message) -> Message:
+        """Of Google's XML interface, which obstore speaks, it has no PUT: that is an upload by the JSON interface."""
+        verb, target, version = request.first_line
+        name = target.partition(f"/{BUCKET}/")[2]
+        if verb != "PUT" or not target.startswith(f"/{BUCKET}/"):
+            return request
+        condition = request.header("x-goog-if-generation-match")
+        query = f"uploadType=media&name={quote(unquote(name), safe='')}"
+        query += f"&ifGenerationMatch={condition}" if condition else ""
+        line = f"POST /upload/storage/v1/b/{BUCKET}/o?{query} {version}"
+        return Message(line.encode() + request.head[request.head.index(b"\r\n") :], request.body)
+
+    def answered(self, reply: Message) -> Message:
+        """With the tag of the object as a header, as the XML interface has it."""
+        found = re.search(rb'"etag":\s*"([^"]*)"', reply.body)
+        if found is None or reply.header("etag"):
+            return reply
+        return Message(reply.head[:-2] + b'ETag: "' + found[1] + b'"\r\n\r\n', reply.body)
+
+    def _command(self) -> list[str]:
+        host = ["-host", "127.0.0.1", "-port", str(self.port), "-public-host", "127.0.0.1"]
+        return [str(fake_gcs()), "-scheme", "http", "-backend", "memory", "-log-level", "error", *host]
+
+    def _prepare(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_STARTS_WITHIN)
+        body = f'{{"name": "{BUCKET}"}}'
+        connection.request("POST", "/storage/v1/b?project=test", body, {"Content-Type": "application/json"})
+        if (status := connection.getresponse().status) != 200:
+            raise RuntimeError(f"fake-gcs-server made no bucket: {status}")
+        connection.close()
 
 
 def _free_port() -> int:

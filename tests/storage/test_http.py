@@ -1,6 +1,6 @@
 """What reaches the servers: how many requests each operation is, what is sent again, and what is told when it fails.
 
-Tests of refdelta_storage.azure, refdelta_storage.remote, refdelta_storage.s3.
+Tests of refdelta_storage.azure, refdelta_storage.gcs, refdelta_storage.remote, refdelta_storage.s3.
 """
 
 import threading
@@ -24,12 +24,16 @@ from refdelta_storage import (
 from servers.proxy import Proxy
 from servers.running import AZURE_KEY, S3_SECRET
 
+IN_PARTS = ["s3", "azure", "gcs", "s3 by obstore", "azure by obstore"]
+"""fake-gcs-server has no uploads in parts by the XML interface, which obstore speaks."""
+
 
 class Network:
     """A server behind a proxy whose next replies may be decided: ``network.next("503-before")``."""
 
-    def __init__(self, server):
+    def __init__(self, server, **options):
         self.faults = []
+        self.options = options
         self.proxy = Proxy(server, self.plan)
 
     def plan(self, seen):
@@ -41,7 +45,7 @@ class Network:
 
     def store(self, **options):
         place = self.proxy.place()
-        return open_store(place.uri, {**place.options, "put_if_absent": "true", **options})
+        return open_store(place.uri, {**place.options, "put_if_absent": "true", **self.options, **options})
 
     def asked(self, call):
         """The requests of a call: how many of each method. Those that a busy server let down are sent again."""
@@ -50,10 +54,11 @@ class Network:
         return Counter(seen.method for seen in self.proxy.seen if 0 < seen.status < 500)
 
 
-@pytest.fixture(scope="module", params=["s3", "azure"])
+@pytest.fixture(scope="module", params=[*IN_PARTS, "gcs by obstore"])
 def service(request):
-    network = Network(request.getfixturevalue(f"{request.param}_server"))
-    network.name = request.param
+    name, _, client = request.param.partition(" by ")
+    network = Network(request.getfixturevalue(f"{name}_server"), **({"client": client} if client else {}))
+    network.name = name
     with network.proxy:
         yield network
 
@@ -84,6 +89,7 @@ class TestRequests:
         assert network.asked(stream) == {"PUT": 1}
         assert all(seen.conditional == (seen.key.endswith("/a")) for seen in network.proxy.seen)
 
+    @pytest.mark.parametrize("service", IN_PARTS, indirect=True)
     def test_a_large_output_goes_in_parts(self, network, monkeypatch):
         monkeypatch.setattr(remote, "PART", 5 << 20)
         store, data = network.store(), bytes(range(256)) * (12 << 12)
@@ -92,10 +98,15 @@ class TestRequests:
             with store.open_output("large") as output:
                 output.write(data)
 
-        expected = {"PART": 3, "FINISH": 1, **({"POST": 1} if network.name == "s3" else {})}
-        assert network.asked(stream) == expected
+        expected = {
+            "s3": {"POST": 1, "PART": 3, "FINISH": 1},
+            "azure": {"PART": 3, "FINISH": 1},
+            "gcs": {"POST": 1, "PART": 2, "FINISH": 1},  # the last part ends the upload
+        }
+        assert network.asked(stream) == expected[network.name]
         assert store.get("large") == data
 
+    @pytest.mark.parametrize("service", IN_PARTS, indirect=True)
     def test_a_large_output_that_fails_leaves_nothing(self, network, monkeypatch):
         monkeypatch.setattr(remote, "PART", 5 << 20)
         store = network.store(max_retries="0")
@@ -103,7 +114,7 @@ class TestRequests:
         def stream():
             with store.open_output("large") as output:
                 output.write(bytes(12 << 20))
-                network.next(*([None] if network.name == "s3" else []), "503-before")
+                network.next(*([] if network.name == "azure" else [None]), "503-before")
 
         with pytest.raises(StorageError, match="cannot write 'large'"):
             stream()
@@ -161,8 +172,9 @@ class TestRequests:
         for number in range(10):
             store.put(f"log/{number}", b"")
         monkeypatch.setattr(type(store), "page", 4)
-        assert network.asked(lambda: list(store.list("log/"))) == {"LIST": 3}
-        first, tail = (1, 1) if network.name == "s3" else (3, 3)
+        pages = 1 if network.name == "azure" and network.options else 3  # obstore has the pages of Azure as one
+        assert network.asked(lambda: list(store.list("log/"))) == {"LIST": pages}
+        first, tail = (pages, pages) if network.name == "azure" else (1, 1)
         assert network.asked(lambda: next(store.list("log/"))) == {"LIST": first}
         assert network.asked(lambda: list(store.list("log/", after="log/6"))) == {"LIST": tail}
         assert network.asked(lambda: list(store.list("log/", after="log/9"))) == {"LIST": first if tail == 1 else tail}
@@ -173,8 +185,12 @@ class TestRequests:
         keys = [f"d/{number}" for number in range(300)]
         for key in keys[:3]:
             store.put(key, b"")
-        assert network.asked(lambda: store.delete(keys[:1])) == {"DELETE": 1}
-        assert network.asked(lambda: store.delete(keys)) == {"DELETE-MANY": 1 if network.name == "s3" else 2}
+        expected = {"s3": {"DELETE-MANY": 1}, "azure": {"DELETE-MANY": 2}, "gcs": {"DELETE": 300}}
+        if network.options:  # obstore has one at a time where one of many is missing on Azure
+            expected = {"s3": {"DELETE-MANY": 2}, "azure": {"DELETE-MANY": 302}, "gcs": {"DELETE": 300}}
+        else:
+            assert network.asked(lambda: store.delete(keys[:1])) == {"DELETE": 1}
+        assert network.asked(lambda: store.delete(keys)) == expected[network.name]
         assert network.asked(lambda: store.delete([])) == {}
         assert list(store.list()) == []
 
@@ -219,6 +235,8 @@ class TestSendingAgain:
         ):
             if fault == "timeout-before" and isinstance(expected, int):
                 continue  # an answer to HEAD has no body, so no code
+            if fault == "cut-after" and network.name == "gcs" and network.options and expected is None:
+                continue  # of an answer to a write, obstore needs the headers alone
             network.next(fault, fault)
             assert call() == expected
             assert not network.faults
@@ -263,13 +281,14 @@ class TestSendingAgain:
     def test_a_server_that_is_gone(self, network):
         options = {"endpoint_url": "http://127.0.0.1:9"}
         if network.name == "azure":
-            options = {"connection_string": network.proxy._server.connection_string("http://127.0.0.1:9")}
+            options = {"connection_string": network.proxy.server.connection_string("http://127.0.0.1:9")}
         store = network.store(max_retries="1", **options)
         assert isinstance(store.put_if_absent("a", b""), Unknown)
         with pytest.raises(StorageError, match="cannot list '' in"):
             list(store.list())
 
 
+@pytest.mark.parametrize("service", ["s3", "azure"], indirect=True)  # fake-gcs-server lets anybody in
 class TestRefusals:
     """What is certain is an error at once, with one line of text and no secret in it."""
 
@@ -277,7 +296,7 @@ class TestRefusals:
         secret = "d3Jvbmctc2VjcmV0LW9mLW5vYm9keQ=="
         if network.name == "s3":
             return network.store(secret=secret), secret
-        good = network.proxy._server.connection_string(network.proxy.endpoint)
+        good = network.proxy.server.connection_string(network.proxy.endpoint)
         return network.store(connection_string=good.replace(AZURE_KEY, secret)), secret
 
     def test_credentials_that_are_wrong(self, network):

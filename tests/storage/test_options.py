@@ -115,7 +115,11 @@ class TestOthers:
 
     @pytest.mark.parametrize(
         ("uri", "package", "extra"),
-        [("s3://bucket/table", "s3fs", "s3"), ("abfss://box@account.dfs.core.windows.net/t", "adlfs", "adls")],
+        [
+            ("s3://bucket/table", "s3fs", "s3"),
+            ("abfss://box@account.dfs.core.windows.net/t", "adlfs", "adls"),
+            ("gs://bucket/table", "gcsfs", "gcs"),
+        ],
     )
     def test_a_package_that_is_missing_is_named_with_its_extra(self, monkeypatch, uri, package, extra):
         monkeypatch.setattr(fsspec, "get_filesystem_class", _import_error)
@@ -124,8 +128,8 @@ class TestOthers:
 
     def test_a_package_without_an_extra_is_named(self, monkeypatch):
         monkeypatch.setattr(fsspec, "get_filesystem_class", _import_error)
-        with pytest.raises(InvalidOptionError, match=r"needs the package gcsfs, which is not installed$"):
-            open_store("gs://bucket/table")
+        with pytest.raises(InvalidOptionError, match=r"needs the package with fsspec's oss file system, which is not"):
+            open_store("oss://bucket/table")
 
     @pytest.mark.parametrize("uri", ["local:///tmp/x", "simplecache::s3://b/t", "filecache::file:///tmp"])
     def test_ways_around_are_refused(self, uri):

@@ -1,4 +1,4 @@
-"""The stores of S3 and Azure against real servers: the contract, and what it and the probe make of broken ones."""
+"""The stores of S3, Azure and GCS against real servers: the contract, and what it and the probe make of broken ones."""
 
 import os
 import subprocess
@@ -11,6 +11,7 @@ from refdelta_storage import (
     AzureStore,
     Committed,
     Exists,
+    GcsStore,
     ObjectInfo,
     ReadOnlyStoreError,
     S3Store,
@@ -45,6 +46,16 @@ class TestAzure(StoreContract):
         return open_store(place.uri, place.options)
 
 
+class TestGcs(StoreContract):
+    flat = True
+    every = 7
+
+    @pytest.fixture
+    def store(self, gcs_server):
+        place = gcs_server.place()
+        return open_store(place.uri, place.options)
+
+
 class IgnoresTheCondition:
     """The header never reaches the server: how one works that does not know it."""
 
@@ -72,14 +83,14 @@ class LooksAndWrites:
 
 def broken(kind, service, request):
     """A store over the real server whose conditional put is one of these."""
-    server = request.getfixturevalue({"s3": "s3_server", "azure": "azure_server"}[service])
+    server = request.getfixturevalue(f"{service}_server")
     place = server.place()
     good = open_store(place.uri, {**place.options, "put_if_absent": "true"})
-    cls = type(kind.__name__, (kind, {"s3": S3Store, "azure": AzureStore}[service]), {})
+    cls = type(kind.__name__, (kind, {"s3": S3Store, "azure": AzureStore, "gcs": GcsStore}[service]), {})
     return cls(good._client, good.uri, good._bucket, good._prefix, good.capabilities)
 
 
-@pytest.mark.parametrize("service", ["s3", "azure"])
+@pytest.mark.parametrize("service", ["s3", "azure", "gcs"])
 class TestABrokenServer:
     @pytest.mark.parametrize("kind", [IgnoresTheCondition, LooksAndWrites])
     def test_fails_the_contract(self, service, kind, request):
@@ -162,7 +173,7 @@ def test_a_client_that_does_not_know_the_condition_does_not_drop_it(s3_server):
 
 
 class TestListings:
-    @pytest.mark.parametrize("service", ["s3", "azure"])
+    @pytest.mark.parametrize("service", ["s3", "azure", "gcs"])
     def test_many_pages(self, service, request, monkeypatch):
         server = request.getfixturevalue(f"{service}_server")
         place = server.place()
@@ -213,7 +224,7 @@ class TestListings:
             store.head("p=1")
 
 
-@pytest.mark.parametrize("service", ["s3", "azure"])
+@pytest.mark.parametrize("service", ["s3", "azure", "gcs"])
 def test_does_the_same_as_the_store_in_memory(service, request):
     server = request.getfixturevalue(f"{service}_server")
 
@@ -241,7 +252,7 @@ print(os.waitstatus_to_exitcode(status), store.get("of the child"))
 
 
 @pytest.mark.sample(test=1)
-@pytest.mark.parametrize("service", ["s3", "azure"])
+@pytest.mark.parametrize("service", ["s3", "azure", "gcs"])
 def test_a_store_goes_on_in_a_forked_child(service, request):
     place = request.getfixturevalue(f"{service}_server").place()
     code = FORKED.format(uri=place.uri, options=place.options)
