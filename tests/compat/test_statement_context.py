@@ -15,7 +15,7 @@ import refdelta
 from refdelta.compat.deltalake import DeltaTable, Field, QueryBuilder, Schema, convert_to_deltalake, write_deltalake
 from refdelta.compat.deltalake.schema import PrimitiveType
 from refdelta.compat.deltalake.statement_context import key_words, statement
-from refdelta.compat.deltalake.table import TableFeatures
+from refdelta.compat.deltalake.table import TableFeatures, options_for
 from refdelta.compat.deltalake.writer._conversion import _convert_arro3_schema_to_delta as converted
 from refdelta.errors import CommitFailedError, ConstraintViolationError, DeltaError, InvalidArgumentError
 
@@ -91,6 +91,15 @@ def test_key_words_are_written_once_and_only_where_there_are_some():
     with pytest.raises(InvalidArgumentError) as raised, statement(), statement():
         raise InvalidArgumentError("column 'a' does not exist in the table")
     assert str(raised.value) == "No field named a. column 'a' does not exist in the table"
+
+
+def test_options_that_deltalake_passes_over_are_left_out(tmp_path):
+    options = {"provider": "local", "AWS_REGION": "x", "fsync": "false"}
+    write_deltalake(tmp_path / "t", ROWS, storage_options=options)
+    assert DeltaTable((tmp_path / "t").as_uri(), storage_options=options).count() == 2
+    assert options_for(tmp_path, options) == {"fsync": "false"}
+    assert options_for(tmp_path, {"provider": "local"}) is None
+    assert options_for("s3://bucket/t", options) == {"AWS_REGION": "x", "fsync": "false"}
 
 
 def test_column_names_have_any_characters(tmp_path):

@@ -58,20 +58,7 @@ FilePruningPredicateType = FilterType | str
 PartitionFilterType = list[tuple[str, str, str | list[str]]]
 
 _STORE = "the store of the table reads its files; see storage_options"
-# Of the options, those that mean nothing on a local path.
-_REMOTE = (
-    "aws_",
-    "delta_dynamo",
-    "azure_",
-    "google_",
-    "allow_",
-    "mount_",
-    "timeout",
-    "connect_",
-    "max_retries",
-    "region",
-    "endpoint",
-)
+_LOCAL = "fsync"  # the option of refdelta's local store; deltalake's has none
 
 
 class ProtocolVersions(NamedTuple):
@@ -171,11 +158,12 @@ class InnerTable:
 
 
 def options_for(uri: Any, options: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The storage options for a URI: those of object stores are left out for a local path, as deltalake does."""
+    """The storage options for a URI, without those that deltalake passes over: all but refdelta's for a local path, and
+    ``provider``, which identifies a configuration of Dagster.
+    """
     text = str(uri)
-    if not options or ("://" in text and not text.startswith("file://")):
-        return dict(options) if options else None
-    return {k: v for k, v in options.items() if not k.lower().startswith(_REMOTE)} or None
+    local = "://" not in text or text.startswith("file://")
+    return {k: v for k, v in (options or {}).items() if (k == _LOCAL if local else k != "provider")} or None
 
 
 def _as_listed(uris: pa.Array) -> pa.Array:
