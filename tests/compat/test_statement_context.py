@@ -6,6 +6,7 @@ Tests of compat.deltalake.statement_context, compat.deltalake.query, compat.delt
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,16 @@ from refdelta.compat.deltalake.schema import PrimitiveType
 from refdelta.compat.deltalake.statement_context import key_words, statement
 from refdelta.compat.deltalake.table import TableFeatures, options_for
 from refdelta.compat.deltalake.writer._conversion import _convert_arro3_schema_to_delta as converted
-from refdelta.errors import CommitFailedError, ConstraintViolationError, DeltaError, InvalidArgumentError
+from refdelta.errors import (
+    CommitFailedError,
+    ConcurrentAppendException,
+    ConcurrentDeleteReadException,
+    ConflictDetails,
+    ConstraintViolationError,
+    DeltaError,
+    InvalidArgumentError,
+    MetadataChangedException,
+)
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "p": ["x", "y"]})
 TWICE = pa.table({"id": pa.array([1, 1], pa.int64()), "p": ["x", "y"]})
@@ -91,6 +101,17 @@ def test_key_words_are_written_once_and_only_where_there_are_some():
     with pytest.raises(InvalidArgumentError) as raised, statement(), statement():
         raise InvalidArgumentError("column 'a' does not exist in the table")
     assert str(raised.value) == "No field named a. column 'a' does not exist in the table"
+
+
+def test_conflicts_begin_with_their_key_words(uri):
+    conflicts = {
+        ConcurrentAppendException: "Commit failed: a concurrent transactions added new data. ",
+        ConcurrentDeleteReadException: "Commit failed: a concurrent transaction deleted data this operation read. ",
+        MetadataChangedException: "Metadata changed since last commit. ",
+    }
+    for kind, words in conflicts.items():
+        with pytest.raises(kind, match=re.escape(f"{words}because (version 7). Again.")), statement():
+            raise kind("because", ConflictDetails("rule", 7, None, advice="Again."))
 
 
 def test_options_that_deltalake_passes_over_are_left_out(tmp_path):

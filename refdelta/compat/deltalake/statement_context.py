@@ -10,7 +10,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from refdelta.compat.deltalake.parquet_options import written_with
-from refdelta.errors import CommitFailedError, ConstraintViolationError, DeltaError
+from refdelta.errors import (
+    CommitFailedError,
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConstraintViolationError,
+    DeltaError,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from refdelta.table.field_names import names_of_any_characters
 
 if TYPE_CHECKING:
@@ -65,6 +75,18 @@ _RULES = (
 )
 """Parts of refdelta's messages, and the key words of deltalake's in the same case."""
 
+_CONFLICTS: dict[type[DeltaError], str] = {
+    ConcurrentAppendException: "Commit failed: a concurrent transactions added new data.",
+    ConcurrentDeleteReadException: "Commit failed: a concurrent transaction deleted data this operation read.",
+    ConcurrentDeleteDeleteException: (
+        "Commit failed: a concurrent transaction deleted the same data your transaction deletes."
+    ),
+    MetadataChangedException: "Metadata changed since last commit.",
+    ConcurrentTransactionException: "Concurrent transaction failed.",
+    ProtocolChangedException: "Protocol changed since last commit:",
+}
+"""The key words of conflicts with other writers."""
+
 _CAST = re.compile(r"the value (.+?) of column (.+?) \((.+?) in the data\) does not fit into (.+?) without loss")
 _ARROW = {
     "byte": "Int8",
@@ -95,7 +117,7 @@ def statement(writer_properties: WriterProperties | None = None) -> Iterator[Non
             yield
     except DeltaError as error:
         text = str(error.args[0]) if error.args else ""
-        words = key_words(text)
+        words = _CONFLICTS.get(type(error)) or key_words(text)
         if words and not text.startswith(words):
             error.args = (f"{words} {text}", *error.args[1:])
         if words == _APPEND_ONLY and not isinstance(error, CommitFailedError):
