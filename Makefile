@@ -15,7 +15,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol fuzz growth golden kills kills-catalogs kills-cluster kills-follow soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes libraries verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol fuzz growth golden kills kills-catalogs kills-cluster kills-follow soak clients wheel lock clean
 
 ##@ Set up
 
@@ -89,6 +89,9 @@ documents: setup  ## the blocks of each page, in an environment with just what t
 
 recipes: setup  ## the recipes for Airflow, Dagster, Prefect and dbt, each in an environment of its own, and cron (minutes; TOOLS=dagster for one)
 	$(BIN)/python .ci/environments.py recipes $(TOOLS)
+
+libraries: setup  ## a script of each library that uses deltalake, in an environment of its own with refdelta in its place (minutes; LIBRARIES=dlt for one)
+	$(BIN)/python .ci/environments.py libraries $(LIBRARIES)
 
 ##@ Before a release
 

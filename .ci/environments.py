@@ -8,6 +8,9 @@ passed over. `--part 4` before them runs every fourth file of tests, without tho
 
 `recipes` installs each scheduler of docs/guide/recipes.md with refdelta into .venv-recipes-NAME, and runs its recipe;
 `recipes dagster dbt` only these. `--install` before it leaves their recipes to the tests that follow.
+`libraries` installs each library that uses deltalake without it, and with refdelta under its name, into
+.venv-libraries-NAME, and runs its script of tests/compat/libraries; `libraries dlt ray` only these. Their versions are
+the newest of `NEWEST_OF`, or of today by `--today`.
 `documents` runs the blocks of each page, each in an environment that has the pinned versions of just what the page
 installs, in .venv-documents. Pages that install the same share one.
 """
@@ -39,6 +42,17 @@ RECIPES = {
     "dbt": ["dbt-core<1.12", "dbt-duckdb"],
 }
 """The packages of each scheduler of the recipes."""
+LIBRARIES = {
+    "polars": ["polars"],
+    "dlt": ["dlt[deltalake]"],
+    "ibis": ["ibis-framework[duckdb,polars,deltalake]", "duckdb<2"],  # Ibis 12 calls a method that DuckDB 2 has not
+    "dagster": ["dagster-deltalake-pandas", "dagster-deltalake-polars"],
+    "daft": ["daft[deltalake]", "pyiceberg"],  # each writer of Daft 0.7.26 imports pyiceberg
+    "ray": ["ray[data]"],
+    "pandas": ["pandas"],
+    "duckdb": ["duckdb"],
+}
+"""The packages of each library that uses deltalake."""
 _LARGE = ("basedpyright", "mypy")  # their tests are none of make check
 
 
@@ -125,6 +139,30 @@ def install_recipes(tools: list[str], newest_of: list[str]) -> None:
         subprocess.run([*install, *RECIPES[tool], "-e", ROOT], check=True)
 
 
+def libraries_folder(name: str) -> Path:
+    """The environment of a library that uses deltalake."""
+    return ROOT / f".venv-libraries-{name}"
+
+
+def libraries(names: list[str], newest_of: list[str]) -> bool:
+    """Run the script of each library, in an environment where deltalake is refdelta's. Returns True if one failed."""
+    failed = False
+    for name in names:
+        inside = _interpreter(libraries_folder(name), sys.executable)
+        with tempfile.TemporaryDirectory() as empty:
+            never = Path(empty, "never.txt")
+            never.write_text("deltalake; sys_platform == 'none'\n")  # in the place of what the packages require
+            install = [uv(), "pip", "install", "-q", "--python", inside, "--upgrade", "--override", never, *newest_of]
+            subprocess.run([*install, *LIBRARIES[name], "-e", ROOT], check=True)
+            never.unlink()
+            subprocess.run([inside, "-m", "refdelta.compat", "install"], check=True, stdout=subprocess.DEVNULL)
+            command = [inside, "-P", ROOT / "tests/compat/library.py", name]
+            done = subprocess.run(command, cwd=empty, capture_output=True, text=True, check=False)
+        print(done.stderr if done.returncode else done.stdout.splitlines()[-1], flush=True)
+        failed |= done.returncode != 0
+    return failed
+
+
 def installed_by(page: str) -> tuple[frozenset[str], frozenset[str]]:
     """The extras of refdelta and the other packages that the text of a page installs. refdelta alone if it says
     nothing.
@@ -195,6 +233,8 @@ def main(names: list[str]) -> int:
         install_recipes(tools, newest_of)
         test = ["tests/packaging/test_recipes.py", "-k", " or ".join([*tools, "cron"])]
         return 0 if only else subprocess.run([sys.executable, "-m", "pytest", *test], cwd=ROOT, check=False).returncode
+    if names[:1] == ["libraries"]:
+        return int(libraries(names[1:] or list(LIBRARIES), newest_of))
     if names[:1] == ["--part"]:
         parts, names = int(names[1]), names[2:]
     for name in names:

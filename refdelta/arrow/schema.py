@@ -192,6 +192,8 @@ def with_parts(data_type: pa.DataType, change: Callable[[pa.DataType], pa.DataTy
         return pa.list_(_changed(data_type.value_field, change))
     if pt.is_large_list(data_type):
         return pa.large_list(_changed(data_type.value_field, change))
+    if pt.is_fixed_size_list(data_type):
+        return pa.list_(_changed(data_type.value_field, change), data_type.list_size)
     if pt.is_struct(data_type):
         return pa.struct([_changed(field, change) for field in data_type.fields])
     if pt.is_map(data_type):

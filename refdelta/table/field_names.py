@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError, InvalidLogError, SchemaMismatchError
 from refdelta.table.types import (
@@ -16,8 +18,22 @@ from refdelta.table.types import (
     physical_name,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Characters that Parquet's own schema language used to reserve; Spark refuses them in names unless columns are mapped.
 _RESERVED = frozenset(" ,;{}()\n\t=")
+_reserved: ContextVar[frozenset[str]] = ContextVar("reserved", default=_RESERVED)
+
+
+@contextmanager
+def names_of_any_characters() -> Iterator[None]:
+    """A context in which names of new columns may have the characters that Parquet used to reserve."""
+    token = _reserved.set(frozenset())
+    try:
+        yield
+    finally:
+        _reserved.reset(token)
 
 
 def check_field_names(schema: StructType, *, mapped: bool = False, before: StructType | None = None) -> None:
@@ -30,7 +46,8 @@ def check_field_names(schema: StructType, *, mapped: bool = False, before: Struc
 
     Raises:
         SchemaMismatchError: a name occurs twice, up to its case.
-        InvalidArgumentError: a name has a character that Parquet reserves, or is empty.
+        InvalidArgumentError: a name has a character that Parquet reserves, outside of
+            :func:`names_of_any_characters`, or is empty.
     """
     _check_struct(schema, "", mapped, before)
 
@@ -47,7 +64,7 @@ def _check_struct(struct: StructType, path: str, mapped: bool, before: DataType 
             )
         if not item.name:
             raise InvalidArgumentError(f"a column of {path.rstrip('.') or 'the schema'} has an empty name")
-        bad = sorted(_RESERVED.intersection(item.name))
+        bad = sorted(_reserved.get().intersection(item.name))
         own = before.find(item.name) if isinstance(before, StructType) else None
         if bad and not mapped and own is None:
             raise InvalidArgumentError(

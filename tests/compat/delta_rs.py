@@ -15,51 +15,22 @@ import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-MODULES = (
-    "_util",
-    "exceptions",
-    "fs",
-    "query",
-    "schema",
-    "table",
-    "transaction",
-    "writer",
-    "writer.properties",
-    "writer.writer",
-)
-# Modules of functions inside deltalake that refdelta has not: tests that call them fail.
-LACKING = {
-    "writer._conversion": "_convert_arro3_schema_to_delta",
-    "writer._utils": "try_get_table_and_table_uri",
-}
-
-
-def _inside(*_args: object) -> None:
-    raise NotImplementedError("an inside of deltalake, which refdelta has not")
+from refdelta import compat
 
 
 def map_modules() -> None:
-    """Make the compat module importable as ``deltalake``."""
-    home = "refdelta.compat.deltalake"
-    root: Any = importlib.import_module(home)
-    sys.modules["deltalake"] = root
-    vars(root).update(
-        _NANOSECOND_TIMESTAMPS=False,
-        _disable_nanosecond_timestamps=lambda: None,
-        _nanosecond_timestamps_enabled=lambda: False,
-        _set_cast_nanos_timestamps_to_micros=lambda _: None,
-    )
-    for name, function in LACKING.items():
-        inside = sys.modules[f"deltalake.{name}"] = ModuleType(f"deltalake.{name}")
-        setattr(inside, function, _inside)
-    for name in MODULES:
-        module = sys.modules[f"deltalake.{name}"] = importlib.import_module(f"{home}.{name}")
-        if name in ("exceptions", "schema"):  # deltalake._internal has them, too
-            vars(root).update({one: getattr(module, one) for one in module.__all__})
-    sys.modules["deltalake._internal"] = root
+    """Make the compat module importable as ``deltalake``, with the switches of nanoseconds that the tests import."""
+    compat.install()
+    switches: dict[str, Any] = {
+        "_NANOSECOND_TIMESTAMPS": False,
+        "_disable_nanosecond_timestamps": lambda: None,
+        "_nanosecond_timestamps_enabled": lambda: False,
+        "_set_cast_nanos_timestamps_to_micros": lambda _: None,
+    }
+    for name in ("deltalake", "deltalake._internal"):
+        vars(importlib.import_module(name)).update(switches)
 
 
 REASONS = Path(__file__).with_name("delta_rs_reasons.toml")

@@ -43,6 +43,30 @@ def test_the_newest_versions_are_not_held_back_by_the_pins_of_spark(monkeypatch)
     assert "--exclude-newer" not in list(map(str, called[-2]))
 
 
+def test_libraries_are_installed_without_deltalake_and_fail_by_their_scripts(monkeypatch, capsys):
+    called, overrides = [], []
+
+    def run(command, **_options):
+        command = list(map(str, command))
+        called.append(command)
+        if "--override" in command:
+            overrides.append(Path(command[command.index("--override") + 1]).read_text())
+        failed = command[-1] == "dlt"
+        return mock.Mock(returncode=int(failed), stdout="noise\npolars 2: 6 commits\n", stderr="refused\n")
+
+    monkeypatch.setattr(environments.subprocess, "run", run)
+    assert environments.main(["libraries", "polars"]) == 0
+    assert capsys.readouterr().out == "polars 2: 6 commits\n"
+    assert overrides == ["deltalake; sys_platform == 'none'\n"]
+    assert [command[-3:] for command in called if "refdelta.compat" in command] == [
+        ["-m", "refdelta.compat", "install"]
+    ]
+    assert environments.main(["--today", "libraries", "dlt", "polars"]) == 1
+    assert capsys.readouterr().out == "refused\n\npolars 2: 6 commits\n"
+    installs = [command for command in called if "--override" in command]
+    assert ["--exclude-newer" in command for command in installs] == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("page", "extras", "others"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,10 +15,10 @@ from refdelta.compat.deltalake.commit import (
     metrics_of,
     options_of,
 )
-from refdelta.compat.deltalake.parquet_options import written_with
 from refdelta.compat.deltalake.properties import known_properties, with_version
 from refdelta.compat.deltalake.schema import Field, Schema
 from refdelta.compat.deltalake.sql import assignments, quoted, to_spark, tried
+from refdelta.compat.deltalake.statement_context import statement
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.schema import struct_of
 
@@ -68,6 +68,7 @@ class TableMerger:
         columns: pa.Schema | None = None,
         alias: str = "source",
         writer_properties: WriterProperties | None = None,
+        computed: Sequence[str] = (),
     ) -> None:
         """Build a MERGE.
 
@@ -77,12 +78,16 @@ class TableMerger:
             columns: the columns of the source, if values that do not fit become null; None if they are an error.
             alias: the alias of the source.
             writer_properties: the properties of Parquet files.
+            computed: the generated columns that the source lacks, which an assignment of all columns leaves out.
         """
         self._builder, self._struct, self._columns, self._alias = builder, table, columns, alias
-        self._writer_properties = writer_properties
+        self._writer_properties, self._computed = writer_properties, computed
 
     def _sql(self, predicate: str | None) -> Any:
         return to_spark(predicate, self._struct)
+
+    def _left_out(self, except_cols: list[str] | None) -> list[str] | None:
+        return [*(except_cols or ()), *self._computed] if self._computed else except_cols
 
     def _values(self, updates: dict[str, str]) -> dict[str, str]:
         values = assignments(updates, self._struct)
@@ -107,7 +112,7 @@ class TableMerger:
     ) -> TableMerger:
         """Set all columns of matched rows."""
         if self._columns is None:
-            self._builder.when_matched_update_all(self._sql(predicate), except_cols)
+            self._builder.when_matched_update_all(self._sql(predicate), self._left_out(except_cols))
         else:
             self._builder.when_matched_update(self._all(self._columns, except_cols), self._sql(predicate))
         return self
@@ -127,7 +132,7 @@ class TableMerger:
     ) -> TableMerger:
         """Insert rows of the source that match nothing, with all columns."""
         if self._columns is None:
-            self._builder.when_not_matched_insert_all(self._sql(predicate), except_cols)
+            self._builder.when_not_matched_insert_all(self._sql(predicate), self._left_out(except_cols))
         else:
             self._builder.when_not_matched_insert(self._all(self._columns, except_cols), self._sql(predicate))
         return self
@@ -144,7 +149,7 @@ class TableMerger:
 
     def execute(self) -> dict[str, Any]:
         """Run the MERGE."""
-        with written_with(self._writer_properties):
+        with statement(self._writer_properties):
             return metrics_of(self._builder.execute())
 
 
@@ -156,7 +161,8 @@ class TableAlterer:
 
     def _run(self, method: str, args: tuple[Any, ...], commit: Any, hooks: Any, *values: Any, **named: Any) -> None:
         options = options_of(method, args, commit, hooks)
-        getattr(self.table.engine().alter, method)(*values, **named, **options)
+        with statement():
+            getattr(self.table.engine().alter, method)(*values, **named, **options)
 
     def add_feature(
         self,
@@ -277,9 +283,9 @@ class TableOptimizer:
     def __init__(self, table: _Table) -> None:
         self.table = table
 
-    def _with(self, statement: str, properties: WriterProperties | None, *args: Any, **options: Any) -> Any:
-        with written_with(properties):
-            return getattr(self.table.engine().optimize, statement)(*args, **options)
+    def _with(self, name: str, properties: WriterProperties | None, *args: Any, **options: Any) -> Any:
+        with statement(properties):
+            return getattr(self.table.engine().optimize, name)(*args, **options)
 
     def compact(
         self,

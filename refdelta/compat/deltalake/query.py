@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from refdelta.arrow.field_metadata import described_arrow
 from refdelta.compat.deltalake.arrow import stream
 from refdelta.errors import InvalidArgumentError
 
@@ -44,7 +47,12 @@ class QueryBuilder:
             table_name: its name in queries.
             delta_table: the table, at the version of the handle.
         """
-        self._context.from_arrow(delta_table._own.scan().to_table(), name=table_name)  # noqa: SLF001
+        own = delta_table._own  # noqa: SLF001
+        rows = own.scan().to_table()
+        # Fields have the metadata of their columns, as in deltalake's results.
+        fields = zip(rows.schema, described_arrow(own.schema().struct, every=True), strict=True)
+        described = pa.schema([item.with_metadata(column.metadata) for item, column in fields])
+        self._context.from_arrow(pa.Table.from_arrays(rows.columns, schema=described), name=table_name)
         return self
 
     def execute(self, sql: str) -> Any:

@@ -16,6 +16,8 @@ from refdelta.schema import Schema as EngineSchema
 from refdelta.schema import struct_of
 from refdelta.table import types
 
+_GENERATED = "delta.generationExpression"
+
 __all__ = ["ArrayType", "Field", "MapType", "PrimitiveType", "Schema", "StructType", "VariantType"]
 
 
@@ -263,13 +265,11 @@ class Schema:
 
     def without_expressions(self) -> tuple[EngineSchema, dict[str, str]]:
         """The schema as refdelta's class, and the expressions of its generated columns, which refdelta takes apart."""
-        key = "delta.generationExpression"
         plain = [
-            replace(item, metadata={name: value for name, value in item.metadata.items() if name != key})
+            replace(item, metadata={name: value for name, value in item.metadata.items() if name != _GENERATED})
             for item in self._struct
         ]
-        found = {item.name: str(item.metadata[key]) for item in self._struct if key in item.metadata}
-        return EngineSchema(types.StructType(tuple(plain))), found
+        return EngineSchema(types.StructType(tuple(plain))), generated_columns(self._struct)
 
     @property
     def fields(self) -> list[Field]:
@@ -315,6 +315,11 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema([{', '.join(map(repr, self.fields))}])"
+
+
+def generated_columns(struct: types.StructType) -> dict[str, str]:
+    """The expressions of the generated columns, by their names."""
+    return {item.name: str(item.metadata[_GENERATED]) for item in struct if _GENERATED in item.metadata}
 
 
 def wrapped(engine: types.DataType) -> Any:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import refdelta
 from refdelta.api.table import create_at
 from refdelta.compat.deltalake._util import legacy_argument
-from refdelta.compat.deltalake.arrow import given, stream, writable
+from refdelta.compat.deltalake.arrow import columns_of, given, stream, writable
 from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of deltalake.table
     TableAlterer,
     TableFeatures,  # noqa: F401
@@ -32,10 +32,10 @@ from refdelta.compat.deltalake.commit import (
     options_of,
 )
 from refdelta.compat.deltalake.history import in_their_form
-from refdelta.compat.deltalake.parquet_options import written_with
 from refdelta.compat.deltalake.properties import known_properties, with_version
-from refdelta.compat.deltalake.schema import Schema
+from refdelta.compat.deltalake.schema import Schema, generated_columns
 from refdelta.compat.deltalake.sql import assignments, in_texts, to_spark, tried
+from refdelta.compat.deltalake.statement_context import statement
 from refdelta.engine.log.timestamps import version_at, version_since
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
 from refdelta.table.types import StructType
@@ -58,20 +58,7 @@ FilePruningPredicateType = FilterType | str
 PartitionFilterType = list[tuple[str, str, str | list[str]]]
 
 _STORE = "the store of the table reads its files; see storage_options"
-# Of the options, those that mean nothing on a local path.
-_REMOTE = (
-    "aws_",
-    "delta_dynamo",
-    "azure_",
-    "google_",
-    "allow_",
-    "mount_",
-    "timeout",
-    "connect_",
-    "max_retries",
-    "region",
-    "endpoint",
-)
+_LOCAL = "fsync"  # the option of refdelta's local store; deltalake's has none
 
 
 class ProtocolVersions(NamedTuple):
@@ -171,11 +158,12 @@ class InnerTable:
 
 
 def options_for(uri: Any, options: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The storage options for a URI: those of object stores are left out for a local path, as deltalake does."""
+    """The storage options for a URI, without those that deltalake passes over: all but refdelta's for a local path, and
+    ``provider``, which identifies a configuration of Dagster.
+    """
     text = str(uri)
-    if not options or ("://" in text and not text.startswith("file://")):
-        return dict(options) if options else None
-    return {k: v for k, v in options.items() if not k.lower().startswith(_REMOTE)} or None
+    local = "://" not in text or text.startswith("file://")
+    return {k: v for k, v in (options or {}).items() if (k == _LOCAL if local else k != "provider")} or None
 
 
 def _as_listed(uris: pa.Array) -> pa.Array:
@@ -460,15 +448,16 @@ class DeltaTable:
     ) -> Any:
         """Stream the change data feed; ``_commit_version`` is unsigned, and ``_commit_timestamp`` without a zone."""
         first = None if starting_timestamp is not None and starting_version == 0 else starting_version
-        reader = self._own.load_cdf(
-            first,
-            ending_version,
-            starting_timestamp,
-            ending_timestamp,
-            columns,
-            self._sql(predicate),
-            allow_out_of_range,
-        )
+        with statement():
+            reader = self._own.load_cdf(
+                first,
+                ending_version,
+                starting_timestamp,
+                ending_timestamp,
+                columns,
+                self._sql(predicate),
+                allow_out_of_range,
+            )
         return stream(reader, {"_commit_version": pa.uint64(), "_commit_timestamp": pa.timestamp("ms")})
 
     # --- statements ---
@@ -484,7 +473,7 @@ class DeltaTable:
         """Delete rows."""
         options = options_of("delete", args, commit_properties, post_commithook_properties, HOOKS_FIRST)
         table = self.engine()
-        with written_with(writer_properties):
+        with statement(writer_properties):
             return metrics_of(table.delete(self._sql(predicate), **options))
 
     def update(
@@ -513,7 +502,7 @@ class DeltaTable:
         changes = None if updates is None else assignments(updates, self._struct)
         if changes is not None and not error_on_type_mismatch:
             changes = tried(changes, self._struct)
-        with written_with(writer_properties):
+        with statement(writer_properties):
             return metrics_of(table.update(changes, new_values, self._sql(predicate), **options))
 
     def merge(
@@ -540,6 +529,8 @@ class DeltaTable:
             if value is not None:
                 no_effect(name, "memory is bounded by the engine itself")
         table, rows, columns = self.engine(), writable(source), None
+        found = columns_of(rows)
+        computed = [] if not found.fields else [name for name in generated_columns(self._struct) if name not in found]
         if not error_on_type_mismatch:
             rows = pa.RecordBatchReader.from_stream(rows)
             columns = rows.schema
@@ -551,7 +542,7 @@ class DeltaTable:
             merge_schema,
             **options,
         )
-        return TableMerger(builder, self._struct, columns, source_alias or "source", writer_properties)
+        return TableMerger(builder, self._struct, columns, source_alias or "source", writer_properties, computed)
 
     def restore(
         self,
@@ -589,9 +580,10 @@ class DeltaTable:
             keep_versions = legacy_argument("vacuum", "keep_versions", args[3], keep_versions, None)
         if retention_hours is not None and retention_hours < 0:
             raise InvalidArgumentError("The retention periods should be positive.")
-        found = self.engine().vacuum(
-            retention_hours, dry_run, enforce_retention_duration, full=full, keep_versions=keep_versions, **options
-        )
+        with statement():
+            found = self.engine().vacuum(
+                retention_hours, dry_run, enforce_retention_duration, full=full, keep_versions=keep_versions, **options
+            )
         return list(found)
 
     def create_write_transaction(
@@ -613,7 +605,8 @@ class DeltaTable:
             if not isinstance(action, (AddAction, RemoveAction)):
                 raise TypeError(f"an action must be an AddAction or a RemoveAction, not a {type(action).__name__}")
         files = schema.engine if isinstance(schema, Schema) else schema
-        self.engine().create_write_transaction(actions, mode, files, partition_by, **options)
+        with statement():
+            self.engine().create_write_transaction(actions, mode, files, partition_by, **options)
 
     def create_checkpoint(self) -> None:
         """Write a checkpoint of this version."""
@@ -673,13 +666,14 @@ def create_table(
     made: dict[str, str] = {}
     if isinstance(schema, Schema):
         own, made = schema.without_expressions()
-    create_at(
-        table_uri,
-        own,
-        mode,
-        options_for(table_uri, storage_options),
-        rows=rows,
-        configuration=with_version(configuration, generated=bool(made)),
-        generated=made or None,
-        **described,
-    )
+    with statement():
+        create_at(
+            table_uri,
+            own,
+            mode,
+            options_for(table_uri, storage_options),
+            rows=rows,
+            configuration=with_version(configuration, generated=bool(made)),
+            generated=made or None,
+            **described,
+        )

@@ -11,10 +11,10 @@ import pyarrow as pa
 import refdelta
 from refdelta.compat.deltalake.arrow import columns_of, writable
 from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
-from refdelta.compat.deltalake.parquet_options import written_with
 from refdelta.compat.deltalake.properties import with_version
 from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import to_spark
+from refdelta.compat.deltalake.statement_context import statement
 from refdelta.compat.deltalake.table import DeltaTable, options_for
 from refdelta.errors import InvalidArgumentError
 
@@ -53,7 +53,7 @@ def write_deltalake(
         if isinstance(where, (str, Path)) and DeltaTable.is_deltatable(where, storage_options):
             target = DeltaTable(where, storage_options=storage_options)
         columns = columns_of(rows) if target is None else target.schema().engine.struct
-    with written_with(writer_properties):
+    with statement(writer_properties):
         refdelta.write_deltalake(
             where,
             rows,
@@ -87,15 +87,16 @@ def convert_to_deltalake(
     """Create a table from a folder of Parquet files; see :func:`refdelta.convert_to_deltalake`."""
     if partition_by is not None and partition_strategy is None:
         raise InvalidArgumentError("Partition strategy has to be provided with partition_by.")
-    refdelta.convert_to_deltalake(
-        uri,
-        mode,
-        partition_by.engine if isinstance(partition_by, Schema) else partition_by,
-        partition_strategy,
-        name,
-        description,
-        with_version(configuration),
-        options_for(uri, storage_options),
-        collect_stats=collect_stats,
-        **options_of("convert_to_deltalake", args, commit_properties, post_commithook_properties),
-    )
+    with statement():
+        refdelta.convert_to_deltalake(
+            uri,
+            mode,
+            partition_by.engine if isinstance(partition_by, Schema) else partition_by,
+            partition_strategy,
+            name,
+            description,
+            with_version(configuration),
+            options_for(uri, storage_options),
+            collect_stats=collect_stats,
+            **options_of("convert_to_deltalake", args, commit_properties, post_commithook_properties),
+        )
