@@ -42,6 +42,9 @@ def register(spark: Any) -> None:
     In place of a path, each takes the options ``catalog`` (the URL of the database of a
     :class:`refdelta.catalog.SqlCatalog`, which the workers must reach, too) and ``table`` (a name in it).
 
+    Spark looks a format up in the session of the thread: a thread that writes by it calls ``register``, too, and so
+    does the main one after an interrupt, which Python answers in another thread of Spark's.
+
     Errors are raised as Spark's exceptions, with the class and a code in the text; within ``typed_errors()`` they are
     raised with their own types.
 
@@ -58,3 +61,4 @@ def register(spark: Any) -> None:
     from refdelta.spark.source import RefdeltaSource
 
     spark.dataSource.register(RefdeltaSource)
+    type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # noqa: SLF001

@@ -52,7 +52,7 @@ _REFUSED = (
     ),
     (
         r"DATA_SOURCE_NOT_FOUND\] Failed to find the data source: refdelta\b",
-        "this session does not know the format refdelta yet: refdelta.spark.register(spark)",
+        "this thread does not know the format refdelta (yet, or after an interrupt): refdelta.spark.register(spark)",
     ),
     (
         r"The table or view `(?:DETAIL|HISTORY)` cannot be found",

@@ -397,12 +397,17 @@ class Rounds:
                     striking.over()
         except BaseException as error:
             raised = error
+        if isinstance(raised, KeyboardInterrupt):
+            # Spark goes on with what it has begun: a commit by the format may come after the interrupt.
+            self._all_ended()
+            refdelta.spark.register(self.spark)
         times = _noted(table.path).count(run.note)
         if statement == "stream":
             return self._streamed(table, raised)
         if raised is None:
             # A statement that has nothing to do commits nothing.
-            assert run.effect is None or times == 1 or (not times and statement in {"compact", "purge"}), times
+            idle = run.effect is None or statement in {"compact", "purge"} or run.effect(table.mine) == table.mine
+            assert times == 1 or (not times and idle), times
         else:
             unknown = isinstance(raised, (KeyboardInterrupt, errors.CommitOutcomeUnknownError))
             assert not times or (unknown and times == 1), f"it failed, and is committed {times} times: {raised!r}"
@@ -433,6 +438,16 @@ class Rounds:
         give_up = time.monotonic() + 120
         while len(known.statusTracker().getExecutorInfos()) < 3 and time.monotonic() < give_up:
             time.sleep(0.05)
+
+    def _all_ended(self) -> None:
+        """Wait for the statements that Spark has begun."""
+        store = self.spark._jsparkSession.sharedState().statusStore()
+        give_up = time.monotonic() + 120
+        while time.monotonic() < give_up:
+            begun = store.executionsList()
+            if all(begun.apply(at).completionTime().isDefined() for at in range(begun.size())):
+                return
+            time.sleep(0.1)
 
     def finish(self) -> None:
         for table in self.tables.values():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -377,3 +379,26 @@ def test_functions_of_the_user_s_own_and_letters_of_either_case_give_the_right_r
     finally:
         user.spark.conf.set("spark.sql.caseSensitive", "false")
     assert read(user.spark, uri).columns == ["id", "s"]
+
+
+def test_each_thread_makes_the_format_known_to_itself(user: SimpleNamespace, tmp_path: Path, spark: Any) -> None:
+    """Spark looks it up in the session that is active in the thread; an interrupt of Python takes another one."""
+    write_deltalake(tmp_path, pa.table({"id": [1]}))
+    said: list[str] = []
+
+    def append(register_first: bool) -> None:
+        try:
+            if register_first:
+                register(spark)
+            with typed_errors():
+                spark.range(1).write.format("refdelta").mode("append").save(str(tmp_path))
+        except errors.DeltaError as error:
+            said.append(str(error))
+
+    for first in (False, True):
+        thread = threading.Thread(target=append, args=(first,))
+        thread.start()
+        thread.join()
+    assert DeltaTable(tmp_path).count() == 2
+    assert [one for one in said if "refdelta.spark.register(spark)" not in one] == []
+    assert len(said) == 1
