@@ -121,7 +121,7 @@ if hasattr(os, "register_at_fork"):
 class ObstoreStore(RemoteStore):
     """Objects of a bucket or container, each request by obstore: a put with ``mode="create"`` for a commit.
 
-    obstore is told to send each request once; this store does the rest, and never repeats a conditional put. Azure is
+    obstore sends each request once; this store does the rest, and never repeats a conditional put. Azure is
     listed whole from the prefix on, and sorted, as by :class:`~refdelta_storage.azure.AzureStore`. Arguments are those
     of :class:`~refdelta_storage.remote.RemoteStore`.
     """
@@ -292,7 +292,7 @@ FSSPEC_NAMES = {
 
 
 def config_of(service: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of obstore for the arguments of fsspec's class; names that only obstore knows stay as they are.
+    """The configuration of obstore for the arguments of fsspec's class; names that only obstore knows stay.
 
     Raises:
         InvalidOptionError: an argument that has no meaning there.

@@ -34,14 +34,16 @@ def open_store(
 
     Args:
         uri: a path (``~`` is the home folder), ``file:///path`` with percent-encoding, ``memory://name``, or a URI of
-            any protocol that fsspec knows: ``s3://bucket/path``, ``abfss://container@account.dfs.core.windows.net/path``.
+            any protocol that fsspec knows: ``s3://bucket/path``, ``gs://bucket/path``,
+            ``abfss://container@account.dfs.core.windows.net/path``.
             ``https://host/path`` is read only, and by name: a web server has no listing.
-        storage_options: for the local file system ``fsync`` (default true). For S3 and Azure the names of fsspec's
-            file systems and of deltalake, in any case, and what the environment says of those that are not given;
-            ``timeout`` (seconds without a byte of a reply, 15), ``connect_timeout`` (5), ``max_retries`` (4) and
-            ``retry_timeout`` (seconds after which nothing is sent again, 30). Elsewhere fsspec's own. ``put_if_absent``
-            says whether an object is created for one writer only; without it that is tried, before the first write of a
-            process, in places that do not document it: unknown protocols, and S3 that is not Amazon's.
+        storage_options: for the local file system ``fsync`` (default true). For S3, Azure and GCS ``client``,
+            ``"fsspec"`` or ``"obstore"``, and the names of fsspec's file systems and of deltalake, in any case, and
+            what the environment says of those that are not given; ``timeout`` (seconds without a byte of a reply, 15),
+            ``connect_timeout`` (5), ``max_retries`` (4) and ``retry_timeout`` (seconds after which nothing is sent
+            again, 30). Elsewhere fsspec's own. ``put_if_absent`` says whether an object is created for one writer only;
+            without it that is tried, before the first write of a process, in places that do not document it: unknown
+            protocols, and S3 that is not Amazon's.
         create: create the folder of a local path now, rather than with the first write.
         read_only: refuse every write.
 

@@ -290,7 +290,7 @@ def _place_in(uri: str) -> str:
 
 
 def _parameters(cls: Any) -> set[str]:
-    """What the constructor of a class takes, and those that it hands over to within its own package."""
+    """The arguments of a class, and of those of its own package that it derives from."""
     package = cls.__module__.partition(".")[0]
     return {
         name
