@@ -444,6 +444,9 @@ _PURPOSES = {
     "tenant_id": "the tenant",
     "connection_string": "all of this in one string",
     "account_host": "the address of the service, if it is not Azure's",
+    "azure_storage_bearer_token": "a token that somebody else renews, as notebooks of Fabric have it",
+    "azure_storage_use_azure_cli": "the login of the command `az`",
+    "refdelta use_fabric_endpoint": "without a host in the URI: Fabric's, not that of the public cloud",
     "google_service_account": "a file with the credentials of a service account or a user",
     "google_service_account_key": "its content, as JSON",
     "google_skip_signature": "requests without a login",
@@ -472,7 +475,11 @@ def _options(protocol: UriScheme) -> Iterator[tuple[str, str]]:
     for option in protocol.options:
         if not option.target:
             continue
-        own = "" if option.target == ("token",) and protocol is GCS else _fsspec_name(option)  # of several kinds there
+        own = (
+            ""
+            if (option.target == ("token",) and protocol is GCS) or option.target == ("credential",)
+            else _fsspec_name(option)
+        )  # of several kinds there
         names = list(dict.fromkeys(filter(None, (own, *option.names))))
         shown = ", ".join(f"`{name.upper() if name in read else name}`" for name in names)
         yield shown, _PURPOSES.get(option.names[0]) or _PURPOSES[option.target[-1]]

@@ -20,6 +20,8 @@ _ONE_SLASH = re.compile(
     r"(?i)(?:^|/)(s3[an]?|abfss?|az|azure|adl|wasbs?|gs|gcs|dbfs|hdfs|webhdfs|oss|cosn?|https?|memory):(?:/+|$)(.*)"
 )
 _NO_SLASH = re.compile(_ONE_SLASH.pattern.replace("(?:^|/)", "^").replace("(?:/+|$)", "(?!/)"))
+# OneLake, as its portal shows addresses: the first folder is the workspace.
+_ONE_LAKE = re.compile(r"(?i)https://([\w.-]*onelake\.(?:dfs|blob)\.fabric\.microsoft\.com)/([^/?#]+)(.*)")
 _FILE = re.compile(r"(?i)file:(?://)?(?=/|[^/])")
 
 
@@ -78,6 +80,8 @@ def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
         from refdelta_storage.memory import MemoryStore
 
         return MemoryStore(text[match.end() :].strip("/") or "default")
+    if scheme == "https" and (lake := _ONE_LAKE.match(text)):
+        text, scheme = f"abfss://{lake[2]}@{lake[1]}{lake[3]}", "abfss"
     # With asyncio and TLS, which a local table does not wait for.
     from refdelta_storage.protocols import PROTOCOLS, other
 
