@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml refdelta/core/pyproject.toml .ci/build_hook.py constrai
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-servers: setup  ## put versitygw (S3; needs Go) and Azurite (needs npm) into .cache, for the tests on real stores
+servers: setup  ## put versitygw (S3) and fake-gcs-server (both need Go) and Azurite (needs npm) into .cache, for the tests on real stores
 	@$(BIN)/python tests/servers/install.py
 
 lock: setup  ## write constraints.txt and Azurite's lock anew, with the newest versions that fit together

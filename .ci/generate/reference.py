@@ -27,7 +27,7 @@ from refdelta.cli.app import app
 from refdelta.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.expressions.sql_dialect import CAST_FUNCTIONS, CLOCKS, SHORTHANDS
 from refdelta.table.properties import MS_PER_DAY, PROPERTIES, Property, parse_interval
-from refdelta_storage.protocols import AZURE, S3, Option, UriScheme
+from refdelta_storage.protocols import AZURE, GCS, S3, Option, UriScheme
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -444,19 +444,27 @@ _PURPOSES = {
     "tenant_id": "the tenant",
     "connection_string": "all of this in one string",
     "account_host": "the address of the service, if it is not Azure's",
+    "azure_storage_bearer_token": "a token that somebody else renews, as notebooks of Fabric have it",
+    "azure_storage_use_azure_cli": "the login of the command `az`",
+    "refdelta use_fabric_endpoint": "without a host in the URI: Fabric's, not that of the public cloud",
+    "google_service_account": "a file with the credentials of a service account or a user",
+    "google_service_account_key": "its content, as JSON",
+    "google_skip_signature": "requests without a login",
+    "google_base_url": "the address of the service, if it is not Google's",
 }
 
 
 def _storage_options() -> str:
     text = (
-        "`storage_options={...}`, or `--storage-option NAME=VALUE`. Names are those of s3fs and adlfs, or those of "
-        "deltalake; letter case does not matter. An unknown name is an error that lists the known ones.\n\n"
+        "`storage_options={...}`, or `--storage-option NAME=VALUE`. Names are those of s3fs, adlfs and gcsfs, or those "
+        "of deltalake; letter case does not matter. An unknown name is an error that lists the known ones.\n\n"
         "| store | option | meaning |\n|---|---|---|\n"
         "| local disk | `fsync` | sync files and folders before a write returns; `true` |\n"
+        "| S3, Azure, Google | `client` | `fsspec` (s3fs, adlfs, gcsfs) or `obstore` ([stores](stores.md#obstore)) |\n"
         "| all others | `put_if_absent` | `true`: skip the probe; `false`: never write there ([stores](stores.md)) |"
     )
     parts = [f"## Storage options\n\n{text}\n"]
-    for title, protocol in (("S3", S3), ("ADLS Gen2 and Azure Blob", AZURE)):
+    for title, protocol in (("S3", S3), ("ADLS Gen2 and Azure Blob", AZURE), ("Google Cloud Storage", GCS)):
         text = "Credentials, the address of the service, and limits of time."
         parts.append(_section(title, text, ("option", "meaning"), _options(protocol), level=3))
     return "\n".join(parts)
@@ -467,9 +475,14 @@ def _options(protocol: UriScheme) -> Iterator[tuple[str, str]]:
     for option in protocol.options:
         if not option.target:
             continue
-        names = list(dict.fromkeys(filter(None, (_fsspec_name(option), *option.names))))
+        own = (
+            ""
+            if (option.target == ("token",) and protocol is GCS) or option.target == ("credential",)
+            else _fsspec_name(option)
+        )  # of several kinds there
+        names = list(dict.fromkeys(filter(None, (own, *option.names))))
         shown = ", ".join(f"`{name.upper() if name in read else name}`" for name in names)
-        yield shown, _PURPOSES[option.target[-1]]
+        yield shown, _PURPOSES.get(option.names[0]) or _PURPOSES[option.target[-1]]
 
 
 def _fsspec_name(option: Option) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import builtins
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -15,7 +16,50 @@ PROMISES = Capabilities(put_if_absent=True, list_after=False, durable=True, remo
 
 _NETWORK = {"ServiceRequestError", "ServiceResponseError", "IncompleteReadError", "ClientError"}
 _UNSENT = {"CredentialUnavailableError", "ClientAuthenticationError"}
+_NO_END = 253402300799  # the end of the year 9999: the service says when a token has expired
 _ABSENT = {None, "BlobNotFound", "ResourceNotFound", "PathNotFound"}
+
+
+class BearerToken:
+    """A login by a token that somebody else renews: a credential of Azure's SDK. Its ``repr`` does not show it."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def __repr__(self) -> str:
+        return f"BearerToken({hashlib.sha256(self.token.encode()).hexdigest()})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BearerToken) and other.token == self.token
+
+    def __hash__(self) -> int:
+        return hash(self.token)
+
+    async def get_token(self, *_scopes: str, **_options: Any) -> Any:
+        """The token, for the SDK."""
+        from azure.core.credentials import AccessToken
+
+        return AccessToken(self.token, _NO_END)
+
+
+class AzureCli:
+    """The login of the command ``az``, which is asked for a token when one is needed."""
+
+    def __repr__(self) -> str:
+        return "AzureCli()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AzureCli)
+
+    def __hash__(self) -> int:
+        return hash(AzureCli)
+
+    async def get_token(self, *scopes: str, **options: Any) -> Any:
+        """The token, for the SDK."""
+        from azure.identity.aio import AzureCliCredential
+
+        async with AzureCliCredential() as credential:
+            return await credential.get_token(*scopes, **options)
 
 
 class AzureStore(RemoteStore):

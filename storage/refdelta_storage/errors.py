@@ -157,7 +157,8 @@ def _is_secret(name: str, value: str) -> bool:
 def secrets_of(options: Mapping[str, Any]) -> frozenset[str]:
     """The values of options that may be secret, nested ones and parts of connection strings too."""
     found: set[str] = set()
-    for name, value in options.items():
+    for name, given in options.items():
+        value = getattr(given, "token", given)  # of a credential that holds one
         if isinstance(value, Mapping):
             found |= secrets_of(value)
         elif (

@@ -168,7 +168,7 @@ class GcsStore(RemoteStore):
 
 
 def _message(content: bytes) -> str:
-    """The message in the body of an error: of its JSON, or the text of a server in between."""
+    """The message in the body of an error: JSON, or the text of a server in between."""
     text = content.decode(errors="replace")
     try:
         said = json.loads(text)["error"]

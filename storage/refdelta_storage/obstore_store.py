@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 from refdelta_storage import remote
+from refdelta_storage.azure import AzureCli, BearerToken
 from refdelta_storage.base import Capabilities, check_key
 from refdelta_storage.clients import PATIENCE, Patience, together
 from refdelta_storage.errors import InvalidOptionError, StorageError, redact, secrets_of
@@ -292,7 +293,7 @@ FSSPEC_NAMES = {
 
 
 def config_of(service: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of obstore for the arguments of fsspec's class; names that only obstore knows are kept.
+    """The configuration of obstore for the arguments of fsspec's class; names that only obstore knows stay.
 
     Raises:
         InvalidOptionError: an argument that has no meaning there.
@@ -350,11 +351,14 @@ def _azure(given: dict[str, Any]) -> dict[str, Any]:
         endpoint = f"{account}.blob.{parts['endpointsuffix']}"
     if endpoint and "://" not in endpoint:
         endpoint = f"{parts.get('defaultendpointsprotocol') or 'https'}://{endpoint}"
+    login = given.pop("credential", None)
     token = given.pop("sas_token", None) or parts.get("sharedaccesssignature")
     return {
         "account_name": account,
         "account_key": given.pop("account_key", None) or parts.get("accountkey"),
         "sas_key": token.removeprefix("?") if token else None,
+        "token": login.token if isinstance(login, BearerToken) else None,
+        "use_azure_cli": True if isinstance(login, AzureCli) else None,
         "skip_signature": given.pop("anon", None),
         "endpoint": endpoint.rstrip("/") if endpoint else None,
     }

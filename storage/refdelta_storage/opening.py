@@ -20,6 +20,8 @@ _ONE_SLASH = re.compile(
     r"(?i)(?:^|/)(s3[an]?|abfss?|az|azure|adl|wasbs?|gs|gcs|dbfs|hdfs|webhdfs|oss|cosn?|https?|memory):(?:/+|$)(.*)"
 )
 _NO_SLASH = re.compile(_ONE_SLASH.pattern.replace("(?:^|/)", "^").replace("(?:/+|$)", "(?!/)"))
+# OneLake, as its portal shows addresses: the first folder is the workspace.
+_ONE_LAKE = re.compile(r"(?i)https://([\w.-]*onelake\.(?:dfs|blob)\.fabric\.microsoft\.com)/([^/?#]+)(.*)")
 _FILE = re.compile(r"(?i)file:(?://)?(?=/|[^/])")
 
 
@@ -34,14 +36,16 @@ def open_store(
 
     Args:
         uri: a path (``~`` is the home folder), ``file:///path`` with percent-encoding, ``memory://name``, or a URI of
-            any protocol that fsspec knows: ``s3://bucket/path``, ``abfss://container@account.dfs.core.windows.net/path``.
+            any protocol that fsspec knows: ``s3://bucket/path``, ``gs://bucket/path``,
+            ``abfss://container@account.dfs.core.windows.net/path``.
             ``https://host/path`` is read only, and by name: a web server has no listing.
-        storage_options: for the local file system ``fsync`` (default true). For S3 and Azure the names of fsspec's
-            file systems and of deltalake, in any case, and what the environment says of those that are not given;
-            ``timeout`` (seconds without a byte of a reply, 15), ``connect_timeout`` (5), ``max_retries`` (4) and
-            ``retry_timeout`` (seconds after which nothing is sent again, 30). Elsewhere fsspec's own. ``put_if_absent``
-            says whether an object is created for one writer only; without it that is tried, before the first write of a
-            process, in places that do not document it: unknown protocols, and S3 that is not Amazon's.
+        storage_options: for the local file system ``fsync`` (default true). For S3, Azure and GCS ``client``,
+            ``"fsspec"`` or ``"obstore"``, and the names of fsspec's file systems and of deltalake, in any case, and
+            what the environment says of those that are not given; ``timeout`` (seconds without a byte of a reply, 15),
+            ``connect_timeout`` (5), ``max_retries`` (4) and ``retry_timeout`` (seconds after which nothing is sent
+            again, 30). Elsewhere fsspec's own. ``put_if_absent`` says whether an object is created for one writer only;
+            without it that is tried, before the first write of a process, in places that do not document it: unknown
+            protocols, and S3 that is not Amazon's.
         create: create the folder of a local path now, rather than with the first write.
         read_only: refuse every write.
 
@@ -76,6 +80,8 @@ def _open(text: str, options: dict[str, Any], *, create: bool) -> Store:
         from refdelta_storage.memory import MemoryStore
 
         return MemoryStore(text[match.end() :].strip("/") or "default")
+    if scheme == "https" and (lake := _ONE_LAKE.match(text)):
+        text, scheme = f"abfss://{lake[2]}@{lake[1]}{lake[3]}", "abfss"
     # With asyncio and TLS, which a local table does not wait for.
     from refdelta_storage.protocols import PROTOCOLS, other
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from refdelta_storage.azure import PROMISES as AZURE_PROMISES
-from refdelta_storage.azure import AzureStore
+from refdelta_storage.azure import AzureCli, AzureStore, BearerToken
 from refdelta_storage.base import Capabilities, Store
 from refdelta_storage.clients import PARALLEL, Client, Patience
 from refdelta_storage.errors import InvalidOptionError, holds_credential, holds_login, redact
@@ -58,6 +58,14 @@ def _address(_name: str, value: Any) -> str:
 def _nobody(name: str, value: Any) -> str | None:
     """No login: gcsfs has a name for it among the tokens."""
     return "anon" if truth(name, value) else None
+
+
+def _bearer(_name: str, value: Any) -> BearerToken:
+    return BearerToken(str(value))
+
+
+def _azure_cli(name: str, value: Any) -> AzureCli | None:
+    return AzureCli() if truth(name, value) else None
 
 
 def _account(name: str, value: Any) -> dict[str, Any]:
@@ -117,7 +125,7 @@ def _nothing(_uri: str) -> dict[str, Any]:
 
 
 # Targets of options that are not for fsspec.
-_PATIENCE, _HTTP = "refdelta patience", "refdelta allow_http"
+_PATIENCE, _HTTP, _FABRIC = "refdelta patience", "refdelta allow_http", "refdelta use_fabric_endpoint"
 
 Make = Callable[[Client, str, str, Patience, bool | None], Store]
 
@@ -226,6 +234,8 @@ class UriScheme:
         """The arguments of fsspec's class, how long to wait, and whether http is permitted (None: nothing is said)."""
         arguments = self._arguments({**self._from_environment(given), **given}, own, strict=strict)
         arguments = _with_named(arguments, self.in_uri(uri))
+        if arguments.pop(_FABRIC, False) and "account_host" not in arguments and arguments.get("account_name"):
+            arguments["account_host"] = f"{arguments['account_name']}.blob.fabric.microsoft.com"
         patience = Patience(**arguments.pop(_PATIENCE, {}))
         return arguments, patience, arguments.pop(_HTTP, None)
 
@@ -290,7 +300,7 @@ def _place_in(uri: str) -> str:
 
 
 def _parameters(cls: Any) -> set[str]:
-    """The arguments of the constructor of a class, and of those that it calls within its own package."""
+    """The arguments of a class, and of those of its own package that it derives from."""
     package = cls.__module__.partition(".")[0]
     return {
         name
@@ -541,6 +551,9 @@ AZURE = UriScheme(
         Option(_names(_AZURE, "client_secret"), ("client_secret",)),
         Option(_names(_AZURE, "tenant_id", "authority_id"), ("tenant_id",)),
         Option(_names(_AZURE, "connection_string"), ("connection_string",)),
+        Option(_names(_AZURE, "bearer_token", "token"), ("credential",), _bearer),
+        Option(_names(_AZURE, "use_azure_cli"), ("credential",), _azure_cli),
+        Option(_names(_AZURE, "use_fabric_endpoint"), (_FABRIC,), truth),
         Option(_names(_AZURE, "endpoint", "account_host"), ("account_host",)),
         Option(_names(_AZURE, "skip_signature", "anon"), ("anon",), truth),
         *_WAITING,
@@ -554,6 +567,8 @@ AZURE = UriScheme(
         "AZURE_STORAGE_ALLOW_HTTP",
         "AZURE_ALLOW_HTTP",
         "AZURE_SKIP_SIGNATURE",
+        "AZURE_STORAGE_TOKEN",
+        "AZURE_USE_AZURE_CLI",
     ),
     strict=True,
     in_uri=_azure_in_uri,

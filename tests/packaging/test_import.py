@@ -140,6 +140,8 @@ def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
     [
         ("s3fs", "refdelta.DeltaTable('s3://bucket/t')", "s3"),
         ("adlfs", "refdelta.DeltaTable('abfss://box@account.dfs.core.windows.net/t')", "adls"),
+        ("gcsfs", "refdelta.DeltaTable('gs://bucket/t')", "gcs"),
+        ("obstore", "refdelta.DeltaTable('s3://b/t', storage_options={'client': 'obstore'})", "obstore"),
         ("pandas", "refdelta.DeltaTable(sys.argv[1]).to_pandas()", "pandas"),
         ("pyspark", "import refdelta.spark; refdelta.spark.register(None)", "spark"),
         ("sqlalchemy", "from refdelta.catalog import SqlCatalog; SqlCatalog('sqlite://')", "catalog"),
@@ -149,7 +151,7 @@ def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
 )
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(tmp_path, package, call, extra):
     refdelta.write_deltalake(tmp_path, pa.table({"a": [1]}))
-    code = f"import sys; sys.modules[{package!r}] = None; import refdelta; {call}"
+    code = f"import sys; sys.modules[{package!r}] = sys.modules['obstore'] = None; import refdelta; {call}"
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     told = done.stderr.splitlines()[-1]

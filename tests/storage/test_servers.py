@@ -148,6 +148,12 @@ class TestProbe:
         assert store.exempt(store.inner)
         other = open_store("s3://bucket/t", {"key": "a", "secret": "b", "endpoint_url": "https://storage.example.com"})
         assert not other.exempt(other.inner)
+        # Its interface like that of S3 is reported to ignore the condition.
+        google = open_store(
+            "s3://bucket/t", {"key": "a", "secret": "b", "endpoint_url": "https://storage.googleapis.com"}
+        )
+        assert isinstance(google, Probed)
+        assert not google.exempt(google.inner)
 
     def test_the_user_may_know_better(self, server):
         place = server.place()
