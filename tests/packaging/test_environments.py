@@ -110,7 +110,8 @@ def test_the_ci_runs_them():
     assert f"tool: [{', '.join(environments.RECIPES)}]" in scheduled
     assert "--today recipes" in scheduled
     recipe = (ROOT / "Makefile").read_text().partition("\nenvironments:")[2].partition("\n\n")[0]
-    assert [line.partition("environments.py ")[2].removeprefix("--part 4 ") for line in recipe.splitlines()[1:]] == [
+    runs = [re.sub(r"^--part \d ", "", line.partition("environments.py ")[2]) for line in recipe.splitlines()[1:]]
+    assert runs == [
         "newest",
         "floors",
         "--install recipes dagster dbt",

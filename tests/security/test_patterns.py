@@ -14,6 +14,7 @@ FOUND, MADE = patterns()
 RUN_TIME = {
     "refdelta/catalog/own_files.py": "segments of a key, each of which is a fixed text or has no slash",
     "refdelta/cli/group.py": "names of options, in messages of click",
+    "refdelta/compat/deltalake/statement_context.py": "words of our own, in a message of ours",
     "refdelta/expressions/library/times.py": "a pattern of fields, each of which has a bounded number of digits",
     "refdelta/expressions/like.py": "a piece of LIKE: characters, each of which matches one character",
     "refdelta/expressions/interval_text.py": "fields of a bounded number of digits",

@@ -26,6 +26,12 @@ class Origin(http.server.ThreadingHTTPServer):
         self.got = []
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
+    def understood(self, request):
+        return request
+
+    def answered(self, reply):
+        return reply
+
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     def do_PUT(self):
