@@ -168,9 +168,6 @@ class Handle:
             attempt: begins a transaction on the newest version, and commits it.
             options: of the statement: ``attempts`` is the maximum number of calls.
         """
-        most = self.most_attempts(options)
-        if type(most) is int and most == 1:
-            return attempt()
         from refdelta.transaction.repeat import repeat
 
         calls = 0
@@ -180,7 +177,7 @@ class Handle:
             calls += 1
             return attempt()
 
-        found = repeat(counted, attempts=most)
+        found = repeat(counted, attempts=self.most_attempts(options))
         return found if calls == 1 else dataclasses.replace(found, statement_attempts=calls)
 
     def most_attempts(self, options: StatementOptions) -> int:

@@ -254,7 +254,7 @@ class TableTransaction(Transaction):
             result = dataclasses.replace(result, metrics={**self._report(self.kept_groups), **result.metrics})
         after = self.result_snapshot
         if after and self._statement not in _ADDS_NO_ROWS and compacts_by_itself(after.metadata.configuration or {}):
-            auto_compact(self)
+            auto_compact(self, after)
         if self._on_commit and self.result_snapshot:
             self._on_commit(self.result_snapshot, alone=self.alone)
         return result

@@ -178,8 +178,7 @@ def commit(
         raise
     except CommitOutcomeUnknownError as error:
         raise CommitOutcomeUnknownError(error.why, error.version, error.txn_id, store.uri) from error.__cause__
-    if shell.vectors:
-        remove_vectors(store, shell.vectors, keep=outcome.vectors)
+    remove_vectors(store, shell.vectors, keep=outcome.vectors)
     return dataclasses.replace(outcome, log=committer.log_after(prepared.read_version, outcome.version))
 
 

@@ -103,9 +103,7 @@ def prepare_commit(
 
 def _clock(snapshot: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None) -> CommitClock | None:
     """The state of in-commit timestamps if the table has them after the commit; else None."""
-    if protocol is None or metadata is None or "inCommitTimestamp" not in features_of(protocol):
-        return None
-    if not kept(protocol, metadata):
+    if protocol is None or metadata is None or not kept(protocol, metadata):
         return None
     if snapshot is None:
         return CommitClock(now_ms=now_ms(), creates=True)

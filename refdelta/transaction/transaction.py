@@ -39,7 +39,8 @@ from refdelta.errors import (
     NotCopyableError,
     TableNotFoundError,
 )
-from refdelta.table.properties import TableProperties, invalid_properties, records_changes
+from refdelta.table.change_feed import is_fed
+from refdelta.table.properties import TableProperties, invalid_properties
 from refdelta.transaction import background
 from refdelta.transaction.commit_info import (
     CommitDescription,
@@ -213,7 +214,7 @@ class Transaction:
     @property
     def is_fed(self) -> bool:
         """True if changes are recorded for the change data feed: ``delta.enableChangeDataFeed`` is true."""
-        return self.snapshot is not None and records_changes(self.snapshot.metadata.configuration or {})
+        return self.snapshot is not None and is_fed(self.snapshot.metadata)
 
     @property
     def _recorded(self) -> Mapping[str, Txn]:

@@ -13,7 +13,7 @@ from refdelta.table.features import REGISTRY, ActivationFacts, activated, featur
 from refdelta.table.properties import CONSTRAINT_PREFIX
 from refdelta.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
 from refdelta.verifier.columns import MappingCheck, check_changes, fields, parts
-from refdelta.verifier.row_rules import is_long
+from refdelta.verifier.row_rules import IDENTITY_MARKS, is_long
 
 if TYPE_CHECKING:
     from refdelta.verifier.columns import KnownNames
@@ -168,7 +168,7 @@ class TableCheck:
     def _identity(self, schema: StructType) -> None:
         for part in fields(schema):
             marks = part.field.metadata
-            for key in ("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"):
+            for key in IDENTITY_MARKS:
                 if key in marks and not is_long(marks[key]):
                     self.find("rows-8", f"{key} of column {part.name} is {marks[key]!r}, not a 64-bit integer")
             if marks.get("delta.identity.step") == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from refdelta.table.properties import CONSTRAINT_PREFIX
 from refdelta.table.types import TIMESTAMP, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from refdelta.expressions.expression import Predicate
     from refdelta.verifier.report import Report
@@ -127,6 +127,10 @@ def _nulls(item: StructField, array: pa.Array, name: str, find: Callable[[str, s
                 _nulls(inner, pc.struct_field(there, inner.name), f"{name}.{inner.name}", find)
 
 
+IDENTITY_MARKS: Final = ("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark")
+"""The properties of identity columns that are 64-bit integers."""
+
+
 def is_long(value: Any) -> bool:
     """Whether a value from JSON is a 64-bit integer."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
@@ -151,18 +155,13 @@ class IdentityValues:
         """The identity columns of a table without explicit inserts, whose properties are valid."""
         if not state.supports("identityColumns"):
             return []
-        known = ("start", "step", "highWaterMark")
-
-        def is_valid(marks: Mapping[str, Any]) -> bool:
-            values = [marks[name] for name in (f"delta.identity.{part}" for part in known) if name in marks]
-            return all(map(is_long, values)) and {"delta.identity.start", "delta.identity.step"} <= marks.keys()
-
         return [
             IdentityValues(item)
             for item in schema
             if item.metadata.get("delta.identity.allowExplicitInsert") is False
-            and is_valid(item.metadata)
-            and item.metadata["delta.identity.step"] != 0
+            and "delta.identity.start" in item.metadata
+            and item.metadata.get("delta.identity.step")
+            and all(is_long(item.metadata[mark]) for mark in IDENTITY_MARKS if mark in item.metadata)
         ]
 
     def take(self, live: pa.RecordBatch, find: Callable[[str, str], None]) -> None:

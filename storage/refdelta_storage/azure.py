@@ -6,10 +6,12 @@ import base64
 import builtins
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from refdelta_storage.base import Capabilities
 from refdelta_storage.clients import upload_parts
+from refdelta_storage.errors import class_names
 from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
 
 PROMISES = Capabilities(put_if_absent=True, list_after=False, durable=True, remote=True)
@@ -20,20 +22,14 @@ _NO_END = 253402300799  # the end of the year 9999: the service says when a toke
 _ABSENT = {None, "BlobNotFound", "ResourceNotFound", "PathNotFound"}
 
 
+@dataclass(frozen=True, repr=False)
 class BearerToken:
     """A login by a token that somebody else renews: a credential of Azure's SDK. Its ``repr`` does not show it."""
 
-    def __init__(self, token: str) -> None:
-        self.token = token
+    token: str
 
     def __repr__(self) -> str:
         return f"BearerToken({hashlib.sha256(self.token.encode()).hexdigest()})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BearerToken) and other.token == self.token
-
-    def __hash__(self) -> int:
-        return hash(self.token)
 
     async def get_token(self, *_scopes: str, **_options: Any) -> Any:
         """The token, for the SDK."""
@@ -42,17 +38,9 @@ class BearerToken:
         return AccessToken(self.token, _NO_END)
 
 
+@dataclass(frozen=True)
 class AzureCli:
     """The login of the command ``az``, which is asked for a token when one is needed."""
-
-    def __repr__(self) -> str:
-        return "AzureCli()"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AzureCli)
-
-    def __hash__(self) -> int:
-        return hash(AzureCli)
 
     async def get_token(self, *scopes: str, **options: Any) -> Any:
         """The token, for the SDK."""
@@ -179,7 +167,7 @@ class AzureStore(RemoteStore):
     def _is_network(self, error: BaseException) -> bool:
         if self._status(error) is not None:
             return False
-        return isinstance(error, TimeoutError | OSError) or any(cls.__name__ in _NETWORK for cls in type(error).__mro__)
+        return isinstance(error, TimeoutError | OSError) or bool(_NETWORK & class_names(error))
 
     def _is_unsent(self, error: BaseException) -> bool:
         return self._status(error) is None and type(error).__name__ in _UNSENT

@@ -16,7 +16,9 @@ from refdelta_storage.errors import secrets_of
 PARALLEL = 32
 """How many requests one call has under way at a time."""
 
-_UPLOADS = 4
+UPLOADS = 4
+"""How many parts of one upload are under way at a time."""
+
 _LOGINS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")
 _T = TypeVar("_T")
 
@@ -116,7 +118,7 @@ async def upload_parts(
     parts: Sequence[Callable[[], bytes]], upload: Callable[[int, bytes], Coroutine[Any, Any, _T]]
 ) -> list[_T]:
     """Upload the parts of an object, a few at a time, so that no more of them are in memory."""
-    gate = asyncio.Semaphore(_UPLOADS)
+    gate = asyncio.Semaphore(UPLOADS)
 
     async def one(number: int, part: Callable[[], bytes]) -> _T:
         async with gate:

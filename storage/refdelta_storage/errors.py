@@ -161,11 +161,11 @@ def secrets_of(options: Mapping[str, Any]) -> frozenset[str]:
         value = getattr(given, "token", given)  # of a credential that holds one
         if isinstance(value, Mapping):
             found |= secrets_of(value)
-        elif (
-            isinstance(value, str)
-            and len(value) > 3
-            and value not in _WAYS
-            and any(word in str(name).lower() for word in _SECRET_WORDS)
-        ):
+        elif isinstance(value, str) and len(value) > 3 and _is_secret(str(name), value):
             found |= {value, value.lstrip("?"), *_PARTS.findall(value), *map(unquote, _PARTS.findall(value))}
     return frozenset(found)
+
+
+def class_names(error: BaseException) -> set[str]:
+    """The names of an error's class and of its bases: those of a client library are known before it is imported."""
+    return {cls.__name__ for cls in type(error).__mro__}

@@ -24,7 +24,7 @@ from refdelta_storage.base import (
     check_ranges,
     order_key,
 )
-from refdelta_storage.errors import InvalidOptionError, StorageError, failure, not_found, secrets_of
+from refdelta_storage.errors import InvalidOptionError, StorageError, class_names, failure, not_found, secrets_of
 from refdelta_storage.streams import RangedInput, collecting
 
 NO_PROMISES = Capabilities(put_if_absent=False, list_after=False, durable=True, remote=True)
@@ -306,9 +306,8 @@ def _refuse_local(fs: Any) -> None:
 
 
 def _is_missing(error: BaseException) -> bool:
-    return isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError) or any(
-        cls.__name__ in _MISSING for cls in type(error).__mro__
-    )
+    missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+    return missing or bool(_MISSING & class_names(error))
 
 
 def _legal(key: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
 from refdelta_storage.base import Capabilities, ObjectInfo, Tag
+from refdelta_storage.errors import class_names
 from refdelta_storage.remote import RemoteStore, Seen, has_utf8, milliseconds
 
 PROMISES = Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
@@ -158,10 +159,10 @@ class GcsStore(RemoteStore):
     def _is_network(self, error: BaseException) -> bool:
         if isinstance(error, ReplyError) or self._is_unsent(error):
             return False
-        return isinstance(error, OSError | TimeoutError) or "ClientError" in _names(error)
+        return isinstance(error, OSError | TimeoutError) or "ClientError" in class_names(error)
 
     def _is_unsent(self, error: BaseException) -> bool:
-        return bool(_UNSENT & _names(error))
+        return bool(_UNSENT & class_names(error))
 
     def _is_absent(self, error: BaseException) -> bool:
         return self._status(error) == 404 and "bucket does not exist" not in str(error)
@@ -181,7 +182,3 @@ def _message(content: bytes) -> str:
 def _seen(item: dict[str, Any]) -> Seen:
     # The time of this content: "updated" changes with the storage class and other properties as well.
     return int(item.get("size", 0)), milliseconds(datetime.fromisoformat(item["timeCreated"])), str(item["generation"])
-
-
-def _names(error: BaseException) -> set[str]:
-    return {cls.__name__ for cls in type(error).__mro__}

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from refdelta_storage.base import Capabilities
 from refdelta_storage.clients import PATIENCE, Client, Patience
-from refdelta_storage.errors import ReadOnlyStoreError, StorageError
+from refdelta_storage.errors import ReadOnlyStoreError, StorageError, class_names
 from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
 
 PROMISES = Capabilities(put_if_absent=False, list_after=True, durable=True, remote=True, lists=False)
@@ -109,7 +109,7 @@ class HttpStore(RemoteStore):
         return isinstance(error, ReadOnlyStoreError)
 
     def _is_network(self, error: BaseException) -> bool:
-        names = {cls.__name__ for cls in type(error).__mro__}
+        names = class_names(error)
         return self._status(error) is None and (isinstance(error, OSError | TimeoutError) or "ClientError" in names)
 
 

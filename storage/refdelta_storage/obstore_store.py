@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from refdelta_storage import remote
 from refdelta_storage.azure import AzureCli, BearerToken
 from refdelta_storage.base import Capabilities, check_key
-from refdelta_storage.clients import PATIENCE, Patience, together
+from refdelta_storage.clients import PATIENCE, UPLOADS, Patience, together
 from refdelta_storage.errors import InvalidOptionError, StorageError, redact, secrets_of
 from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
 from refdelta_storage.s3 import is_amazon
@@ -25,7 +25,6 @@ _T = TypeVar("_T")
 
 # The whole of one request, in seconds: obstore's 30 would end an upload over a slow line. Silence ends it earlier.
 _WHOLE_REQUEST = 3600.0
-_UPLOADS = 4
 
 _STATUS = re.compile(r"status code: (\d{3})|\(code: (\d{3})\)")
 _CODE = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)", re.DOTALL)
@@ -168,7 +167,7 @@ class ObstoreStore(RemoteStore):
 
         try:
             await self._store(repeating=True).put_async(
-                name, contents(), use_multipart=True, chunk_size=remote.PART, max_concurrency=_UPLOADS
+                name, contents(), use_multipart=True, chunk_size=remote.PART, max_concurrency=UPLOADS
             )
         except Exception as error:
             # Completed by a request whose reply was lost, unless another object or none is there.

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from refdelta_storage.base import Capabilities
 from refdelta_storage.clients import PATIENCE, Client, Patience, upload_parts
-from refdelta_storage.errors import StorageError
+from refdelta_storage.errors import StorageError, class_names
 from refdelta_storage.remote import RemoteStore, Seen, etag, has_utf8, milliseconds
 
 PROMISES = Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
@@ -153,7 +153,7 @@ class S3Store(RemoteStore):
     def _is_network(self, error: BaseException) -> bool:
         if _response(error):
             return _code(error) in _PASSING_CODES
-        return isinstance(error, TimeoutError | OSError) or any(cls.__name__ in _NETWORK for cls in type(error).__mro__)
+        return isinstance(error, TimeoutError | OSError) or bool(_NETWORK & class_names(error))
 
     def _is_unsent(self, error: BaseException) -> bool:
         return type(error).__name__ in _UNSENT

@@ -107,9 +107,7 @@ class CommitBody:
 
     def _info(self) -> dict[str, Any]:
         prepared, state = self.prepared, self.state
-        info = {**prepared.commit_info, **self._reads()}
-        if state.rearranged:
-            info |= record(state.rearranged)
+        info = {**prepared.commit_info, **self._reads(), **record(state.rearranged)}
         info["txnId"] = prepared.txn_id
         if "isolationLevel" in info:
             info["isolationLevel"] = state.level_name

@@ -28,15 +28,13 @@ log = logging.getLogger("refdelta")
 MIN_FILES = 50
 
 
-def auto_compact(txn: Transaction) -> None:
+def auto_compact(txn: Transaction, snapshot: Snapshot) -> None:
     """Compact small files after a commit. Errors are logged, not raised.
 
     Args:
         txn: the committed transaction; its ``result_snapshot`` becomes the snapshot after the compaction.
+        snapshot: the one after the commit.
     """
-    snapshot = txn.result_snapshot
-    if snapshot is None:
-        return
     try:
         compacted = _compact(txn, snapshot)
         txn.result_snapshot, txn.alone = compacted or snapshot, False  # others may have committed meanwhile
