@@ -50,7 +50,7 @@ from refdelta.transaction.commit_info import (
     texts,
     unrecorded,
 )
-from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, commit
+from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, RowChecks, commit
 from refdelta.transaction.events import watching
 from refdelta.transaction.options import CommitOptions, check_options, checked
 from refdelta.transaction.ownership import OwnedFiles
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Txn
     from refdelta.core.rows.relocation import RelocationById
     from refdelta.expressions.expression import Predicate
+    from refdelta.transaction.group import CommitGroup
     from refdelta.transaction.rehearsal import RecordedCommit, Rehearsal
     from refdelta_storage import Store
 
@@ -137,6 +138,7 @@ class Transaction:
         self.row_matching = RowMatching()
         self.result_snapshot: Snapshot | None = None
         self.alone = False
+        self.group: CommitGroup | None = None
         self.commits_at_once = False  # by the call that stages its statement; see lose_early
         self.kept_groups: tuple[Group, ...] = ()
         self._seen_at = None if age is None else time.monotonic() - age
@@ -544,9 +546,7 @@ class Transaction:
             for row_level in (True, False) if self.vectors else (False,):
                 changes = dataclasses.replace(prepared.changes, row_level=row_level)
                 asked = structs.replace(prepared, level=level, changes=changes)
-                found.append(
-                    rehearse(self.store, asked, winner, self._match_rows, self._locate_rows, self._confirm_rows)
-                )
+                found.append(rehearse(self.store, asked, winner, self._checks))
         return found
 
     def lose_early(self, operation: str) -> None:
@@ -592,17 +592,20 @@ class Transaction:
                 from refdelta.transaction.deleted_files import check_no_vacuum_in_progress
 
                 check_no_vacuum_in_progress(self.snapshot, self._reads.unowned_since)
-            outcome = commit(
-                self.store,
-                self._prepared(described),
-                policy=RetryPolicy.of(self.properties),
-                seen_at=self._seen_at,
-                base=CommitIdentity.of(self.snapshot) if self.snapshot else None,
-                match_rows=self._match_rows,
-                locate_rows=self._locate_rows,
-                confirm_rows=self._confirm_rows,
-                inline_vectors=self._table_properties.inline_deletion_vectors,
-            )
+            prepared, checks = self._prepared(described), self._checks
+            shared = self.group is not None and self.group.takes(self.properties)
+            if self.group is not None and shared:
+                outcome = self.group.commit(prepared, checks, self.properties, self._own.files)
+            else:
+                outcome = commit(
+                    self.store,
+                    prepared,
+                    policy=RetryPolicy.of(self.properties),
+                    seen_at=self._seen_at,
+                    base=CommitIdentity.of(self.snapshot) if self.snapshot else None,
+                    checks=checks,
+                    inline_vectors=self._table_properties.inline_deletion_vectors,
+                )
         except CERTAIN_FAILURES as error:
             self._discard()
             if isinstance(error, ConcurrentModificationError):
@@ -613,7 +616,10 @@ class Transaction:
             raise
         abort_files(self.store, outcome.unused)
         written, self._own.files, self.kept_groups = self._own.files, [], outcome.groups
-        if outcome.version is not None:
+        if self.group is not None and shared:
+            # The hooks after a version run once, and so does an auto-compaction: with its first transaction.
+            self.result_snapshot = None if outcome.member else self.group.snapshot
+        elif outcome.version is not None:
             self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
             self.alone = newest and outcome.attempts == 1
@@ -623,7 +629,12 @@ class Transaction:
             rebased_over=outcome.rebased_over,
             fallbacks=outcome.fallbacks,
             metrics=self._result_metrics(described, outcome.attempts - 1),
+            member=outcome.member,
         )
+
+    @property
+    def _checks(self) -> RowChecks:
+        return RowChecks(self._match_rows, self._locate_rows, self._confirm_rows)
 
     def _prepared(self, described: CommitDescription) -> PreparedCommit:
         for protocol in (action for action in self._actions if isinstance(action, Protocol)):
