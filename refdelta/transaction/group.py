@@ -215,38 +215,41 @@ class CommitGroup:
             for one in waiting:
                 one.in_flight = True
             base, seen_at = self._snapshot, self._seen_at
-        committer = committer_of(self.store, base.version, seen_at=seen_at, base=CommitIdentity.of(base))
-        shell = _GroupShell(
-            self.store,
-            committer,
-            {one.member.prepared.txn_id: one.checks for one in waiting},
-            inline_vectors=base.properties.inline_deletion_vectors,
-            kept=self._kept,
-        )
-        began = time.monotonic()
+        began, shell = time.monotonic(), None
         try:
+            committer = committer_of(self.store, base.version, seen_at=seen_at, base=CommitIdentity.of(base))
+            checks = {one.member.prepared.txn_id: one.checks for one in waiting}
+            inline = base.properties.inline_deletion_vectors
+            shell = _GroupShell(self.store, committer, checks, inline_vectors=inline, kept=self._kept)
             run_loop(group_loop([one.member for one in waiting], shell.policy), shell.perform)
-        except BaseException:
+        except BaseException as error:
             # Such as an interrupt of this thread: the others get an answer, too.
-            if shell.tried is not None:
-                self._interrupted(waiting, shell.tried)
+            self._interrupted(waiting, error, None if shell is None else shell.tried)
             raise
         finally:
-            self._end(waiting, shell)
-        self._follow([one for one in waiting if one.ended], base, committer.log_after, began)
+            ended = self._ended(waiting, shell)
+            moved = None if shell is None else self._follow(ended, base, shell, began)
+            for one in ended:
+                one.woken.set()
+        if moved is not None:
+            self._run_hooks(moved, ended)
 
-    def _interrupted(self, waiting: Iterable[_Waiting], version: int) -> None:
+    def _interrupted(self, waiting: Iterable[_Waiting], error: BaseException, tried: int | None) -> None:
+        """End the transactions of a loop that was broken off. Without a put, those of other threads stay queued."""
         why = "the thread that committed for several was interrupted"
         for one in waiting:
-            if not one.ended:
-                txn_id = one.member.prepared.txn_id
-                one.member.outcome = CommitOutcomeUnknownError(why, version, txn_id, self.store.uri)
+            if one.ended:
+                continue
+            if tried is not None:
+                one.member.outcome = CommitOutcomeUnknownError(why, tried, one.member.prepared.txn_id)
+            elif isinstance(error, Exception):
+                one.member.outcome = error
 
-    def _end(self, waiting: Sequence[_Waiting], shell: _GroupShell) -> None:
-        """Wake the threads of the transactions that have ended."""
+    def _ended(self, waiting: Sequence[_Waiting], shell: _GroupShell | None) -> list[_Waiting]:
+        """Clean up after a loop; returns the transactions that have ended."""
         ended = [one for one in waiting if one.ended]
         outcomes = [one.member.outcome for one in ended]
-        if not any(isinstance(one, CommitOutcomeUnknownError) for one in outcomes):
+        if shell is not None and not any(isinstance(one, CommitOutcomeUnknownError) for one in outcomes):
             kept = [vector for one in outcomes if isinstance(one, CommitOutcome) for vector in one.vectors]
             remove_vectors(self.store, shell.vectors, keep=kept)
         for one in ended:
@@ -255,42 +258,48 @@ class CommitGroup:
                 details = error.conflict
                 error.describe(described(details, one.member.prepared, self._kept.get(details.version)))
             elif isinstance(error, CommitOutcomeUnknownError):
-                error.uri = self.store.uri
+                known = CommitOutcomeUnknownError(error.why, error.version, error.txn_id, self.store.uri)
+                known.__cause__ = error.__cause__
+                one.member.outcome = known
         with self._changed:
             for one in waiting:
                 one.in_flight = False
             self._queue = [one for one in self._queue if not one.ended]
-        for one in ended:
-            one.woken.set()
+        return ended
 
     def _follow(
-        self,
-        ended: Sequence[_Waiting],
-        base: Snapshot,
-        log_after: Callable[[int, int | None], tuple[bytes, ...] | None],
-        began: float,
-    ) -> None:
-        """Move to the version that was committed, and run what follows a commit."""
+        self, ended: Sequence[_Waiting], base: Snapshot, shell: _GroupShell, began: float
+    ) -> tuple[Snapshot, int] | None:
+        """Move to the version that was committed; returns it, with its number. None if there is none."""
         outcomes = [one.member.outcome for one in ended]
         versions = [one.version for one in outcomes if isinstance(one, CommitOutcome) and one.version is not None]
         version = max(versions, default=-1)
         if version <= base.version:
-            return
+            return None
         for old in [number for number in self._kept if number <= version - _KEPT]:
             del self._kept[old]
         try:
-            log = log_after(base.version, version)
-            written = {add.path for one in ended for add in one.files}
+            log = shell.committer.log_after(base.version, version)
+            written = {file.path for one in ended for file in one.files}
             snapshot = base.advance() if log is None else follow(self.store, base, log, new=written)
             self._move_to(snapshot, began)
-            properties = [one.properties for one in ended]
+        except Exception as error:  # noqa: BLE001 - the version is committed all the same
+            failed(version, error)
+            return None
+        return snapshot, version
+
+    def _run_hooks(self, moved: tuple[Snapshot, int], ended: Sequence[_Waiting]) -> None:
+        """Run the hooks after a version, once for all of its transactions."""
+        snapshot, version = moved
+        properties = [one.properties for one in ended]
+        try:
             after_commit(
                 snapshot,
                 committed=version,
                 checkpoint=False if all(one.create_checkpoint is False for one in properties) else None,
                 cleanup=next((one.cleanup_expired_logs for one in properties if one.cleanup_expired_logs), None),
             )
-        except Exception as error:  # noqa: BLE001 - the version is committed all the same
+        except Exception as error:  # noqa: BLE001 - likewise
             failed(version, error)
 
 

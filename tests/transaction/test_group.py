@@ -6,6 +6,7 @@ Tests of api.group_commit.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -317,3 +318,25 @@ def test_versions_that_others_took_are_lost_and_tried_again(table, store, tmp_pa
     assert found[0].rebased_over == (1,)
     assert {one.version for one in found[1:]} == {3}
     assert isinstance(racing.put_if_absent("_delta_log/00000000000000000003.json", b""), Exists)
+
+
+def test_the_handle_sees_what_it_was_told(table):
+    """When a call returns, its version is there for the next read of the handle."""
+
+    def work(group, number):
+        for turn in range(5):
+            version = group.append(rows(100 + 10 * number + turn)).version
+            assert table.version() >= version
+            assert group.transact(lambda txn: txn.delete("id = 1")).version is None
+
+    table.delete("id = 1")
+    with table.group_commit() as group, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: work(group, number), range(8)))
+
+
+def test_a_store_that_cannot_commit(table, store, monkeypatch):
+    with table.group_commit() as group:
+        cannot = dataclasses.replace(store.capabilities, put_if_absent=False)
+        monkeypatch.setattr(type(store), "capabilities", cannot)
+        with pytest.raises(StoreError, match="cannot commit"):
+            group.append(rows(9))
