@@ -188,6 +188,7 @@ class ConflictDetails:
         fallbacks: the reasons why conflicts were found by files and not by rows, if they were.
         winner: the winner, as its commit describes it.
         own: this transaction: its operation, predicate and isolation level.
+        table: the name of the table in its catalog, if the transaction is one over several tables.
     """
 
     rule: str
@@ -200,6 +201,7 @@ class ConflictDetails:
     fallbacks: tuple[str, ...] = ()
     winner: ConflictParty = field(default_factory=ConflictParty)
     own: ConflictParty = field(default_factory=ConflictParty)
+    table: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The attributes as plain values for JSON, the time as an ISO 8601 string."""
@@ -230,7 +232,8 @@ class ConcurrentModificationError(CommitFailedError):
     def describe(self, conflict: ConflictDetails) -> None:
         """Replace the details, and the message that is made of them."""
         self.conflict = conflict
-        by = f" (version {conflict.version}" + (f", {conflict.operation})" if conflict.operation else ")")
+        of = "" if conflict.table is None else f" of {conflict.table}"
+        by = f" (version {conflict.version}{of}" + (f", {conflict.operation})" if conflict.operation else ")")
         named = conflict.files[:3]
         files = f" Files: {', '.join(named)}{', ...' if len(conflict.files) > len(named) else ''}." if named else ""
         rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."
