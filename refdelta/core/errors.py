@@ -162,6 +162,7 @@ class ConflictParty:
         time: the time of the commit (UTC).
         isolation_level: the level at which it was checked.
         note: the user's note, ``commitInfo.userMetadata``.
+        tables: the tables of its transaction, if that is one over several, as ``sales.orders@7``: name and version.
     """
 
     version: int | None = None
@@ -171,6 +172,7 @@ class ConflictParty:
     time: dt.datetime | None = None
     isolation_level: str | None = None
     note: str | None = None
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

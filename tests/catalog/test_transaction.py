@@ -14,10 +14,11 @@ import pytest
 import sqlalchemy as sa
 
 from catalog.contract import check_log, log_of
-from refdelta import CommitProperties, errors, write_deltalake
+from refdelta import CommitProperties, errors, explain_conflict, write_deltalake
 from refdelta.catalog import SqlCatalog, sql
 from refdelta.core.commit.together import GROUP, TAG
 from refdelta.transaction import background
+from refdelta.transaction.parties import tables_of
 from refdelta_storage import StorageError
 
 SCHEMA = pa.schema({"id": pa.int64(), "amount": pa.int64()})
@@ -317,6 +318,30 @@ def test_many_threads_move_money_and_the_sum_stays(catalog, reopen):
     assert errors_of == []
     for name in ("a", "b"):
         assert check_log(catalog, name).version() == 1 + 12
+
+
+def test_timeline_and_why_name_the_tables_of_a_transaction(catalog):
+    with catalog.transaction() as tx:
+        transfer(tx)
+    catalog.table("a").update({"amount": "0"}, predicate="id = 1")
+    table = catalog.table("a")
+    assert table.timeline().to_table()["tables"].to_pylist() == [None, None, ["a@2", "b@2"], None]
+    assert "in a@2, b@2" in str(table.timeline(version=2))
+    found = explain_conflict(table, 2, 3)
+    assert found.as_dict()["winner"]["tables"] == ("a@2", "b@2")
+    assert "in a@2, b@2" in str(found)
+    lost = table.begin()
+    lost.update({"amount": "1"}, predicate="id = 1")
+    with catalog.transaction() as tx:
+        transfer(tx)
+    with pytest.raises(errors.ConcurrentModificationError) as caught:
+        lost.commit()
+    assert caught.value.conflict.winner.tables == ("a@4", "b@3")
+
+
+@pytest.mark.parametrize("group", [1, [], {}, {"participants": 1}, {"participants": [1, {}]}])
+def test_a_group_of_another_engine_is_free_json(group):
+    assert tables_of({GROUP: group}) == (("None@None",) if group == {"participants": [1, {}]} else ())
 
 
 # --- a snapshot ---
