@@ -24,6 +24,7 @@ from refdelta.transaction.transaction import Transaction
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from refdelta.core.commit.transaction import CommitOutcome
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.layout.optimize import OptimizeRequest, OptimizeWork, Report
     from refdelta.operations.merge.plan import MergeRequest
@@ -236,9 +237,9 @@ class TableTransaction(Transaction):
 
     # --- the end ---
 
-    def commit(self) -> CommitResult:
-        """Commit all statements; result and errors as for
-        :meth:`refdelta.transaction.transaction.Transaction.commit`.
+    def end(self) -> None:
+        """Take no more statements, as the commit begins; errors as for
+        :meth:`refdelta.transaction.transaction.Transaction.end`.
         """
         self.check_open("commit")
         try:
@@ -249,7 +250,19 @@ class TableTransaction(Transaction):
         except BaseException:
             self.abort()
             raise
-        result = super().commit()
+        super().end()
+
+    def commit(self) -> CommitResult:
+        """Commit all statements; result and errors as for
+        :meth:`refdelta.transaction.transaction.Transaction.commit`.
+        """
+        return self._after_commit(super().commit())
+
+    def succeeded(self, outcome: CommitOutcome | None) -> CommitResult:
+        """Conclude the commit of a part; see :meth:`refdelta.transaction.transaction.Transaction.succeeded`."""
+        return self._after_commit(super().succeeded(outcome))
+
+    def _after_commit(self, result: CommitResult) -> CommitResult:
         if self._report:
             result = dataclasses.replace(result, metrics={**self._report(self.kept_groups), **result.metrics})
         after = self.result_snapshot

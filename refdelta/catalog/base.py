@@ -30,10 +30,14 @@ from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from refdelta.arguments import Isolation
+    from refdelta.catalog.transaction import CatalogTransaction
+    from refdelta.engine.work.executor import Executor
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.transaction.options import CommitProperties
+    from refdelta.transaction.results import CommitResult
     from refdelta.transaction.time_travel import Version
     from refdelta_storage import Store
 
@@ -171,6 +175,42 @@ class Catalog(abc.ABC):
             table = catalog.create_table("sales.orders", pa.schema({"id": pa.int64()}), location=uri)
             write_deltalake(table, pa.table({"id": [1, 2]}), mode="append")
         """
+        entry, table = self._make(
+            name,
+            schema,
+            location,
+            configuration,
+            commits,
+            self._managed,
+            partition_by=partition_by,
+            cluster_by=cluster_by,
+            description=description,
+            generated=generated,
+            defaults=defaults,
+            identity=identity,
+            commit_properties=commit_properties,
+        )
+        with store_errors(f"create {name}"):
+            try:
+                self._activate(entry)
+            except TableNotFoundError:
+                self._discard(entry, table)
+                raise
+        return table
+
+    def _make(
+        self,
+        name: str,
+        schema: Any,
+        location: str | os.PathLike[str] | None,
+        configuration: Mapping[str, str | None] | None,
+        commits: CommitMode,
+        managed: Callable[[Entry, Store], ManagedStore],
+        **described: Any,
+    ) -> tuple[Entry, DeltaTable]:
+        """Write version 0 of a table, which readers do not find before it is activated; arguments and errors as for
+        :meth:`create_table`. ``managed`` makes its log.
+        """
         checked_name(name)
         if commits not in ("staged", "inline"):
             raise InvalidArgumentError(f"commits is one of 'staged', 'inline', not {commits!r}")
@@ -183,16 +223,9 @@ class Catalog(abc.ABC):
             entry = self._reserve(name, None if location is None else str(location), commits)
         try:
             table = create_in(
-                self._managed(entry, self._empty_folder(entry)),
+                managed(entry, self._empty_folder(entry)),
                 schema,
-                partition_by=partition_by,
-                cluster_by=cluster_by,
                 name=name,
-                description=description,
-                generated=generated,
-                defaults=defaults,
-                identity=identity,
-                commit_properties=commit_properties,
                 configuration={
                     **properties,
                     **given,
@@ -201,19 +234,18 @@ class Catalog(abc.ABC):
                     "refdelta.catalog": self.name,
                     TABLE_ID: entry.table_id,
                 },
+                **described,
             )
         except BaseException:
             with store_errors(f"create {name}"):
                 self._release(entry)
             raise
-        with store_errors(f"create {name}"):
-            try:
-                self._activate(entry)
-            except TableNotFoundError:
-                background.settle(table.store.uri)
-                discard_creation(self._store(entry), table.metadata().id)
-                raise
-        return table
+        return entry, table
+
+    def _discard(self, entry: Entry, table: DeltaTable) -> None:
+        """Delete version 0 of a table that was not activated."""
+        background.settle(table.store.uri)
+        discard_creation(self._store(entry), table.metadata().id)
 
     def _empty_folder(self, entry: Entry) -> Store:
         with store_errors(f"create {entry.name}"):
@@ -283,6 +315,157 @@ class Catalog(abc.ABC):
             if version is not None:
                 raise
             return table_of(_UnreadHandle(log))
+
+    # --- several tables ---
+
+    def snapshot(self, names: Iterable[str] | None = None) -> dict[str, DeltaTable]:
+        """Tables at versions that belong together: those of one moment, which one request to the catalog gives. Of each
+        transaction over several tables they have all parts or none.
+
+        Args:
+            names: the names of the tables; None for all catalog-managed tables.
+
+        Returns:
+            The tables by name, each at its version and read-only.
+
+        Raises:
+            TableNotFoundError: the catalog has no table of a name.
+            InvalidArgumentError: ``names`` is a string, or a table is one of the file system, whose versions the
+                catalog does not know; or the catalog cannot give versions of one moment.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db", warehouse=folder)
+            catalog.create_table("orders", pa.schema({"id": pa.int64()}))
+            catalog.create_table("lines", pa.schema({"id": pa.int64()}))
+            tables = catalog.snapshot(["orders", "lines"])
+            tables["orders"].count(), tables["lines"].count()
+        """
+        if isinstance(names, str):
+            raise InvalidArgumentError(f"names is a list of names of tables, not the string {names!r}")
+        with store_errors("take a snapshot"):
+            seen = self._latest_of_all("take a snapshot")
+            if names is None:
+                wanted = [name for name, (entry, _) in seen.items() if entry.managed]
+            else:
+                wanted = [checked_name(name) for name in names]
+            return {name: DeltaTable.in_store(*self._at(name, seen)) for name in wanted}
+
+    def transaction(
+        self,
+        isolation: Isolation | None = None,
+        *,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> CatalogTransaction:
+        """Begin a transaction over any number of the catalog's tables, which commits in all of them or in none.
+
+        It sees all tables at one moment, as :meth:`snapshot` does. At the end of a ``with`` block it is committed, or
+        aborted if the block raises.
+
+        Args:
+            isolation: as for :meth:`refdelta.DeltaTable.begin`, for each table. A transaction that takes part in
+                several tables is checked at ``Serializable`` in each of them.
+            commit_properties: notes in the commits, and limits of their retries; without ``app_transactions``.
+            executor: reads and writes the files of statements, as for :meth:`refdelta.DeltaTable.begin`.
+
+        Raises:
+            InvalidArgumentError: the catalog cannot ratify versions of several tables at one moment; or an option has a
+                wrong value.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db", warehouse=folder)
+            catalog.create_table("orders", pa.schema({"id": pa.int64()}))
+            catalog.create_table("lines", pa.schema({"order": pa.int64()}))
+            with catalog.transaction() as tx:
+                tx["orders"].append(pa.table({"id": [1]}))
+                tx["lines"].append(pa.table({"order": [1, 1]}))
+        """
+        from refdelta.catalog.transaction import CatalogTransaction
+
+        return CatalogTransaction(
+            self, {"isolation": isolation, "commit_properties": commit_properties, "executor": executor}
+        )
+
+    def transact(
+        self,
+        fn: Callable[[CatalogTransaction], object],
+        *,
+        attempts: int = 10,
+        isolation: Isolation | None = None,
+        commit_properties: CommitProperties | None = None,
+        executor: Executor | None = None,
+    ) -> dict[str, CommitResult]:
+        """Run a transaction over several tables, and repeat it after each conflict, as
+        :meth:`refdelta.DeltaTable.transact` does for one table.
+
+        Args:
+            fn: stages statements on the :class:`CatalogTransaction` that it is called with, and does not commit it. It
+                may be called several times.
+            attempts: the maximum number of attempts, at least 1.
+            isolation: as for :meth:`transaction`, like all that follow.
+            commit_properties: see there.
+            executor: see there.
+
+        Returns:
+            The results of the last attempt, by the names of the tables.
+
+        Raises:
+            ConcurrentModificationError: the conflict of the last attempt.
+            InvalidArgumentError: ``fn`` cannot be called, it ended the transaction itself, or ``attempts`` is less than
+                1.
+
+        Example::
+
+            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db", warehouse=folder)
+            catalog.create_table("checking", pa.schema({"id": pa.int64(), "amount": pa.int64()}))
+            catalog.create_table("savings", pa.schema({"id": pa.int64(), "amount": pa.int64()}))
+
+            def save(tx):
+                tx["checking"].update({"amount": "amount - 10"}, predicate="id = 3")
+                tx["savings"].update({"amount": "amount + 10"}, predicate="id = 3")
+
+            catalog.transact(save)
+        """
+        from refdelta.transaction.repeat import repeat
+
+        if not callable(fn):
+            raise InvalidArgumentError(f"fn must be a function of a transaction, not of type {type(fn).__name__}")
+
+        def attempt() -> dict[str, CommitResult]:
+            begun = self.transaction(isolation, commit_properties=commit_properties, executor=executor)
+            with begun as tx:
+                fn(tx)
+                return tx.commit()
+
+        return repeat(attempt, attempts=attempts)
+
+    def _latest_of_all(self, what: str) -> dict[str, tuple[Entry, int]]:
+        """All tables by name, each with its latest version, of one moment.
+
+        Args:
+            what: the attempted action, for messages.
+
+        Raises:
+            InvalidArgumentError: the catalog has no such answer.
+        """
+        raise InvalidArgumentError(
+            f"cannot {what}: the interface of {self.name} has no request for several tables at one moment; a "
+            "SqlCatalog has one"
+        )
+
+    def _at(self, name: str, seen: Mapping[str, tuple[Entry, int]]) -> tuple[ManagedStore, int]:
+        """The log of a table, and its version among those of one moment."""
+        if name not in seen:
+            raise not_found(name, self.name, [*seen])
+        entry, version = seen[name]
+        if not entry.managed:
+            raise InvalidArgumentError(
+                f"{name} is a table of the file system: the catalog {self.name} does not decide its versions, so it "
+                "has no part in a snapshot or a transaction of several tables"
+            )
+        return self._managed(entry, self._store(entry)), version
 
     def publish(self, name: str) -> int:
         """Write the ratified commits of a table into its log, as writers do in the background.

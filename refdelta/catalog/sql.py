@@ -22,9 +22,9 @@ from refdelta.arguments import missing_package
 from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, is_name, not_found
 from refdelta.catalog.locations import is_location
 from refdelta.core.log.paths import MAX_VERSION
-from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, Ratified, RatifiedCommit
+from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, Proposal, Ratified, RatifiedCommit
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import InternalError, InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
 from refdelta_storage import Committed, StorageError, Unknown
 
 try:
@@ -116,6 +116,9 @@ _MOVE = (
     )
     .values(latest=sa.bindparam("after"))
 )
+# The row is locked until the end of the transaction, on databases where others could change it before.
+_PIN = sa.select(TABLES.c.latest).where(*_MOVE.whereclause.clauses).with_for_update(read=True)  # type: ignore[union-attr]
+_CREATE = _MOVE.values(published=0)
 _RECORD = sa.insert(COMMITS)
 _NOTED = (
     sa.update(TABLES)
@@ -428,7 +431,7 @@ class SqlCatalog(Catalog):
         raise StorageError(f"cannot {what}: {self.name} gave no answer: {lost}") from lost
 
     def _transaction(self, what: str, statements: Sequence[sa.Executable]) -> bool:
-        """Carry out statements, if the first one changes a row; see :meth:`transaction`."""
+        """Carry out statements, if the first one changes a row; see :meth:`at_once`."""
 
         def run(connection: sa.Connection) -> bool:
             if connection.execute(statements[0]).rowcount == 0:  # of an INSERT it may be unknown, -1
@@ -437,10 +440,10 @@ class SqlCatalog(Catalog):
                 connection.execute(statement)
             return True
 
-        return self.transaction(what, run)
+        return self.at_once(what, run)
 
-    def transaction(self, what: str, run: Callable[[sa.Connection], bool]) -> bool:
-        """Carry out a transaction. If the database rolls it back since it met another one, it is repeated.
+    def at_once(self, what: str, run: Callable[[sa.Connection], bool]) -> bool:
+        """Carry out a transaction of the database. If it is rolled back since it met another one, it is repeated.
 
         Args:
             what: the attempted action, for messages.
@@ -496,8 +499,63 @@ class SqlCatalog(Catalog):
             rows = connection.execute(sa.select(TABLES).where(TABLES.c.id != entry.table_id)).all()
         return [(other.name, other.location) for other in (entry_of(row, self.name) for row in rows)]
 
-    def _ratifier(self, entry: Entry) -> Ratifier:
-        return SqlRatifier(self, entry)
+    def _ratifier(self, entry: Entry, *, creates: bool = False) -> Ratifier:
+        return SqlRatifier(self, entry, creates=creates)
+
+    def _latest_of_all(self, what: str) -> dict[str, tuple[Entry, int]]:
+        """One statement, so that the versions are of one moment."""
+        with self._reading(what) as connection:
+            rows = connection.execute(sa.select(TABLES).where(TABLES.c.latest >= 0)).all()
+        return {row.name: (entry_of(row, self.name), row.latest) for row in rows}
+
+    def ratify(self, proposals: Sequence[Proposal]) -> list[Committed | Exists | Unknown | None]:
+        """Ratify the next versions of several tables by one transaction of the database: all of them or none.
+
+        Args:
+            proposals: at most one of each table.
+
+        Returns:
+            For each proposal the outcome, in their order: ``Committed`` for all; ``Unknown`` for all; or ``Exists`` if
+            its table has a later version than the one before, and None if it has not: that one was not tried.
+
+        Raises:
+            StorageError: the database failed, or a table is being dropped, and nothing was ratified.
+            CatalogReplacedError: the database of a table is another one than the one that was confirmed.
+        """
+        ratifiers = [one.ratifier for one in proposals if isinstance(one.ratifier, SqlRatifier)]
+        if len(ratifiers) < len(proposals):
+            raise InternalError(f"{self.name} ratifies versions of its own tables only")
+        # Two transactions that lock the same tables in the same order never wait for each other.
+        ordered = sorted(zip(ratifiers, proposals, strict=True), key=lambda one: one[0].place)
+        rows = [one.recorded(proposal.commit) for one, proposal in ordered if proposal.commit is not None]
+
+        def move(connection: sa.Connection) -> bool:
+            for one, proposal in ordered:
+                if not one.carry_out(connection, proposal):
+                    return False
+            if rows:
+                connection.execute(_RECORD, rows)
+            return True
+
+        what = f"ratify {', '.join(f'version {one.before + 1}' for one in proposals)}"
+        lost: LostError | None = None
+        for _ in range(1 if rows else _TRIES):
+            try:
+                if self.at_once(what, move):
+                    return [Committed()] * len(proposals)
+            except LostError as error:
+                lost = error
+            except TakenError as error:
+                raise StorageError(f"cannot {what}: {self.name} failed: {error}") from error
+            # No other program makes a table of one that is being created.
+            if any(one.is_created() for one in ratifiers):
+                return [Committed()] * len(proposals)
+            if lost is None:
+                break
+        if lost is not None:
+            return [Unknown(StorageError(f"cannot {what}: {self.name} gave no answer: {lost}"))] * len(proposals)
+        # Not while the first connection is held: many threads that want a second one would wait for each other.
+        return [one.refused(proposal.before) for one, proposal in zip(ratifiers, proposals, strict=True)]
 
     # --- the database ---
 
@@ -581,12 +639,18 @@ class SqlCatalog(Catalog):
 class SqlRatifier:
     """The part of a :class:`SqlCatalog` that is for one table, a
     :class:`~refdelta.engine.log.managed_log.Ratifier`.
+
+    Args:
+        catalog: the catalog.
+        entry: the table.
+        creates: whether the transaction that has it creates the table: its version 0 is in the folder, and other
+            readers find the table once one of its proposals is ratified (:meth:`SqlCatalog.ratify`).
     """
 
     maintenance: str | None = None
 
-    def __init__(self, catalog: SqlCatalog, entry: Entry) -> None:
-        self._catalog, self._entry = catalog, entry
+    def __init__(self, catalog: SqlCatalog, entry: Entry, *, creates: bool = False) -> None:
+        self._catalog, self._entry, self._creates = catalog, entry, creates
         self._sealed = False
         self._confirmed: str | None = None
         self.inline = entry.commits == "inline"
@@ -609,6 +673,8 @@ class SqlRatifier:
         self._sealed = latest < _CREATING
         if self._sealed:
             latest = unsealed(latest)
+        elif self._creates:
+            latest = max(latest, 0)
         held = (row for row in rows if row.version is not None)
         try:
             return Ratified(latest, tuple(map(_commit, held)), f"{session} {created_ms}")
@@ -617,9 +683,43 @@ class SqlRatifier:
 
     def propose(self, commit: RatifiedCommit) -> Committed | Exists | Unknown:
         """One transaction: the version moves by one, and the commit is there."""
-        table = self._entry.table_id
-        row = {
-            "table_id": table,
+        (outcome,) = self._catalog.ratify([Proposal(self, commit.version - 1, commit)])
+        if outcome is None:  # no one has this version, even if the one before it is there by now
+            raise StorageError(
+                f"version {commit.version} of {self._entry.name} was not ratified: the one before it was not there"
+            )
+        return outcome
+
+    @property
+    def place(self) -> str:
+        """The place of the table among those that a transaction of the database locks, each in this order."""
+        return self._entry.table_id
+
+    def carry_out(self, connection: sa.Connection, proposal: Proposal) -> bool:
+        """The part of a transaction of the database that is for this table.
+
+        Returns:
+            Whether its version was the one that is proposed; otherwise nothing was changed.
+        """
+        before = _CREATING if self._creates and proposal.before == 0 else proposal.before
+        asked = {"table": self._entry.table_id, "before": before, "since": self._since(connection)}
+        if proposal.commit is None and before >= 0:
+            return connection.execute(_PIN, asked).first() is not None
+        after = 0 if proposal.commit is None else proposal.commit.version
+        move = _CREATE if before < 0 else _MOVE
+        return connection.execute(move, {**asked, "after": after}).rowcount == 1
+
+    def is_created(self) -> bool:
+        """Whether the table was to be created, and readers find it."""
+        if not self._creates:
+            return False
+        row = self._catalog._by_id(self._entry)  # noqa: SLF001 - of this module
+        return row is not None and row.latest >= 0
+
+    def recorded(self, commit: RatifiedCommit) -> dict[str, Any]:
+        """The row of a ratified commit."""
+        return {
+            "table_id": self._entry.table_id,
             "version": commit.version,
             "file_name": commit.file_name,
             "size": commit.size,
@@ -627,37 +727,19 @@ class SqlRatifier:
             "data": commit.data if self.inline else None,
         }
 
-        def move(connection: sa.Connection) -> bool:
-            versions = {"before": commit.version - 1, "after": commit.version, "since": self._since(connection)}
-            moved = connection.execute(_MOVE, {"table": table, **versions})
-            is_next = moved.rowcount == 1
-            if is_next:
-                connection.execute(_RECORD, row)
-            return is_next
-
-        what = f"ratify version {commit.version}"
-        try:
-            if self._catalog.transaction(what, move):
-                return Committed()
-        except LostError as error:
-            return Unknown(StorageError(f"cannot {what}: {self._catalog.name} gave no answer: {error}"))
-        except TakenError as error:
-            raise StorageError(f"cannot {what}: {self._catalog.name} failed: {error}") from error
-        # Not while the first connection is held: many threads that want a second one would wait for each other.
-        return self._refused(commit)
-
-    def _refused(self, commit: RatifiedCommit) -> Exists:
-        answer = self.ratified(commit.version)
+    def refused(self, before: int) -> Exists | None:
+        """The reason why a version could not follow on this one; None if it still can."""
+        answer = self.ratified(before + 1)
         if self._sealed:
-            raise StorageError(f"version {commit.version} is not ratified: {self.name} is being dropped")
+            raise StorageError(f"version {before + 1} is not ratified: {self.name} is being dropped")
         if answer.session != self._confirmed:
             raise CatalogReplacedError(f"{self._catalog.name} has dropped versions of {self.name}")
-        if answer.latest < commit.version:  # no one has this version, even if the one before it is there by now
+        if answer.latest < before:
             raise StorageError(
-                f"version {commit.version} of {self._entry.name} was not ratified: the one before it was not there; "
-                f"the latest is {answer.latest}"
+                f"version {before + 1} of {self._entry.name} was not ratified: the one before it was not there; the "
+                f"latest is {answer.latest}"
             )
-        return Exists(answer.commits[:_WINNERS])
+        return Exists(answer.commits[:_WINNERS]) if answer.latest > before else None
 
     def published(self, version: int) -> None:
         """Forget the commits up to this version: readers find them in the log."""
@@ -673,7 +755,7 @@ class SqlRatifier:
         lost: LostError | None = None
         for _ in range(_TRIES):  # a note that arrives twice changes nothing
             try:
-                self._catalog.transaction(what, note)
+                self._catalog.at_once(what, note)
             except LostError as error:
                 lost = error
             else:

@@ -162,6 +162,7 @@ class ConflictParty:
         time: the time of the commit (UTC).
         isolation_level: the level at which it was checked.
         note: the user's note, ``commitInfo.userMetadata``.
+        tables: the tables of its transaction, if that is one over several, as ``sales.orders@7``: name and version.
     """
 
     version: int | None = None
@@ -171,6 +172,7 @@ class ConflictParty:
     time: dt.datetime | None = None
     isolation_level: str | None = None
     note: str | None = None
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class ConflictDetails:
         fallbacks: the reasons why conflicts were found by files and not by rows, if they were.
         winner: the winner, as its commit describes it.
         own: this transaction: its operation, predicate and isolation level.
+        table: the name of the table in its catalog, if the transaction is one over several tables.
     """
 
     rule: str
@@ -200,6 +203,7 @@ class ConflictDetails:
     fallbacks: tuple[str, ...] = ()
     winner: ConflictParty = field(default_factory=ConflictParty)
     own: ConflictParty = field(default_factory=ConflictParty)
+    table: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The attributes as plain values for JSON, the time as an ISO 8601 string."""
@@ -230,7 +234,8 @@ class ConcurrentModificationError(CommitFailedError):
     def describe(self, conflict: ConflictDetails) -> None:
         """Replace the details, and the message that is made of them."""
         self.conflict = conflict
-        by = f" (version {conflict.version}" + (f", {conflict.operation})" if conflict.operation else ")")
+        of = "" if conflict.table is None else f" of {conflict.table}"
+        by = f" (version {conflict.version}{of}" + (f", {conflict.operation})" if conflict.operation else ")")
         named = conflict.files[:3]
         files = f" Files: {', '.join(named)}{', ...' if len(conflict.files) > len(named) else ''}." if named else ""
         rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."

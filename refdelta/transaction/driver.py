@@ -186,15 +186,10 @@ def commit(
     try:
         with watching(store.uri, prepared, tally) as watch:
             outcome = watch.ended = run_loop(commit_loop(prepared, shell.policy, tally), watch.timed(shell.perform))
-    except CERTAIN_FAILURES as error:
-        remove_vectors(store, shell.vectors)
-        if isinstance(error, ConcurrentModificationError):
-            error.describe(described(error.conflict, prepared, committer.held(error.conflict.version)))
+    except Exception as error:
+        shell.failed(error, prepared)
         raise
-    except CommitOutcomeUnknownError as error:
-        raise CommitOutcomeUnknownError(error.why, error.version, error.txn_id, store.uri) from error.__cause__
-    remove_vectors(store, shell.vectors, keep=outcome.vectors)
-    return dataclasses.replace(outcome, log=committer.log_after(prepared.read_version, outcome.version))
+    return shell.ended(outcome, prepared)
 
 
 def committer_of(store: Store, read_version: int, **options: Any) -> FileCommitter:
@@ -254,8 +249,34 @@ class Shell:
         self.put_seconds = 0.0
         self.vectors: list[DeletionVectorDescriptor] = []
 
+    def failed(self, error: BaseException, prepared: PreparedCommit | None) -> None:
+        """Clean up after a commit that failed, and describe its error.
+
+        Args:
+            error: its error.
+            prepared: the transaction, if the error is of this table; None for that of another one.
+
+        Raises:
+            CommitOutcomeUnknownError: the same with the table, if it was one.
+        """
+        if isinstance(error, CERTAIN_FAILURES):
+            remove_vectors(self.store, self.vectors)
+        if prepared is None:
+            return
+        if isinstance(error, ConcurrentModificationError):
+            error.describe(described(error.conflict, prepared, self.committer.held(error.conflict.version)))
+        if isinstance(error, CommitOutcomeUnknownError):
+            known = CommitOutcomeUnknownError(error.why, error.version, error.txn_id, self.store.uri)
+            raise known from error.__cause__
+
+    def ended(self, outcome: CommitOutcome, prepared: PreparedCommit) -> CommitOutcome:
+        """Clean up after a commit. Returns its outcome with the commits that are held."""
+        remove_vectors(self.store, self.vectors, keep=outcome.vectors)
+        log = self.committer.log_after(prepared.read_version, outcome.version)
+        return dataclasses.replace(outcome, log=log)
+
     def perform(self, effect: effects.Effect) -> effects.Reply:
-        """The reply to an effect."""
+        """Carry out an effect, and return its reply."""
         if isinstance(effect, effects.Pause):
             nearby = self.committer.nearby
             delay = self.policy.delay(effect, self.uniform, nearby=nearby, put_seconds=self.put_seconds)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from refdelta.core.commit.together import GROUP
 from refdelta.core.conflicts.reads import EVERY_ROW
 from refdelta.core.log.codec import commit_info_of
 from refdelta.core.log.footprint import READ_PREDICATES
@@ -59,7 +60,22 @@ def party(version: int, info: Mapping[str, Any]) -> ConflictParty:
         time=commit_time(info),
         isolation_level=text_of(info.get("isolationLevel")),
         note=text_of(info.get("userMetadata")),
+        tables=tables_of(info),
     )
+
+
+def tables_of(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tables of a transaction over several, by the commitInfo of one of its commits, as name and version:
+    ``sales.orders@7``; empty for other transactions. A table without a name has its id.
+    """
+    group = info.get(GROUP)
+    entries = group.get("participants") if isinstance(group, dict) else None
+    found = []
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            name = text_of(entry.get("tableName")) or text_of(entry.get("tableId"))
+            found.append(f"{name}@{entry.get('proposedVersion')}")
+    return tuple(found)
 
 
 def predicate_of(info: Mapping[str, Any]) -> str | None:

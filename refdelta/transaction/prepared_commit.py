@@ -44,6 +44,7 @@ def prepare_commit(
     blind: bool,
     txn_id: str,
     group_metrics: Callable[[Sequence[Group]], dict[str, str] | None],
+    spans_tables: bool = False,
 ) -> PreparedCommit:
     """The input of the commit loop.
 
@@ -59,6 +60,7 @@ def prepare_commit(
         blind: whether it is a blind append.
         txn_id: the unique id of the transaction.
         group_metrics: the ``operationMetrics`` for the groups that are kept; None for those of ``described``.
+        spans_tables: whether it is the part for one table of a transaction over several.
 
     Raises:
         InvalidArgumentError: ``custom_metadata`` has a field that the engine writes.
@@ -98,6 +100,7 @@ def prepare_commit(
         records_predicates=records,
         changes=changes,
         group_metrics=group_metrics,
+        spans_tables=spans_tables,
     )
 
 

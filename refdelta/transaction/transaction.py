@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from refdelta import arguments
 from refdelta.core.commit.transaction import CommitTally
-from refdelta.core.conflicts.isolation import level_of
+from refdelta.core.conflicts.isolation import IsolationLevel, level_of
 from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
 from refdelta.core.conflicts.state import RowChanges
 from refdelta.core.log.actions import Add, AnyAction, Cdc, Metadata, Protocol, Remove
@@ -28,12 +28,13 @@ from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
 from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.identity import CommitIdentity
-from refdelta.engine.log.managed_log import check_place
+from refdelta.engine.log.managed_log import check_place, managed_by
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
 from refdelta.engine.work.executor import checked as checked_executor
 from refdelta.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidArgumentError,
     InvalidLogError,
     NotCopyableError,
@@ -64,14 +65,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from refdelta.core.commit.transaction import PreparedCommit
-    from refdelta.core.conflicts.isolation import IsolationLevel
+    from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.log.actions import Txn
     from refdelta.core.rows.relocation import RelocationById
     from refdelta.expressions.expression import Predicate
     from refdelta.transaction.group import CommitGroup
     from refdelta.transaction.rehearsal import RecordedCommit, Rehearsal
+    from refdelta.transaction.together import Part
     from refdelta_storage import Store
 
     GroupMetrics = Callable[[Sequence[Group]], Mapping[str, int]]
@@ -101,6 +102,7 @@ class Transaction:
         invalid: the properties of the table whose values do not fit, see
             :func:`~refdelta.table.properties.invalid_properties`. The snapshot is without them, and the commit
             fails unless a statement replaces them.
+        reads_elsewhere: records that rows of another table are written; None if other tables are no part of it.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
@@ -139,6 +141,7 @@ class Transaction:
         self.result_snapshot: Snapshot | None = None
         self.alone = False
         self.group: CommitGroup | None = None
+        self.reads_elsewhere: Callable[[Snapshot], None] | None = None
         self.commits_at_once = False  # by the call that stages its statement; see lose_early
         self.kept_groups: tuple[Group, ...] = ()
         self._seen_at = None if age is None else time.monotonic() - age
@@ -513,21 +516,104 @@ class Transaction:
             InvalidArgumentError: the transaction has ended already, or this process is a forked child of the one in
                 which it began.
         """
+        self.end()
+        described = self._described
+        if self.already_recorded:
+            result = CommitResult(version=None)
+        elif self.commits:
+            result = self._committed(described)
+        else:
+            result = CommitResult(version=None, metrics=self._result_metrics(described, 0))
+        self._ended = "committed"
+        return result
+
+    @property
+    def commits(self) -> bool:
+        """Whether there is something to commit."""
+        return self._has_changes or bool(self._applications) or self._described.always
+
+    @property
+    def _described(self) -> CommitDescription:
+        return self.description or CommitDescription("WRITE", {}, {}, {})
+
+    def end(self) -> None:
+        """Take no more statements, as the commit begins. Raises as :meth:`commit`, before anything is committed."""
         self.check_open("commit")
         self.check_valid()
         if self.invalid and not any(isinstance(action, Metadata) for action in self._actions):
             self._actions.append(self.existing.metadata)  # without the properties that were not valid
         self._ended = "ended by a commit that failed"
         self._dropped.detach()
-        described = self.description or CommitDescription("WRITE", {}, {}, {})
-        if self.already_recorded:
-            result = CommitResult(version=None)
-        elif self._has_changes or self._applications or described.always:
-            result = self._committed(described)
-        else:
-            result = CommitResult(version=None, metrics=self._result_metrics(described, 0))
+
+    # --- as a part of a transaction over several tables ---
+
+    @property
+    def has_read(self) -> bool:
+        """Whether rows, or metadata domains, were read."""
+        return not self.reads.blind
+
+    def part(self, name: str, table_id: str) -> Part:
+        """Its part of a transaction over several tables, which :func:`~refdelta.transaction.together.commit_parts`
+        commits. To be called after :meth:`end`, and followed by :meth:`succeeded` or :meth:`failed`.
+
+        A transaction that changes nothing records its reads by a commit, unless no append can be skipped in this
+        table; see :mod:`refdelta.core.commit.together`.
+
+        Args:
+            name: the table's name in its catalog.
+            table_id: its id there.
+        """
+        from refdelta.transaction.together import Part
+
+        managed = managed_by(self.store)
+        if managed is None:
+            raise InternalError("a table of the file system has no part in a transaction over several tables")
+        files = [action for action in self._actions if isinstance(action, (Add, Remove))]
+        if self._groups or (files and not self._row_deletes and not any(one.data_change for one in files)):
+            raise InvalidArgumentError(
+                f"{name}: {self._described.operation} moves rows and changes none, so it goes alone: run it on the "
+                "table"
+            )
+        self._check_no_vacuum()
+        described = self._described if self.commits else CommitDescription("READ", {}, {}, {})
+        prepared = self._prepared(described, spans_tables=True)
+        given = self._for_driver()
+        # Other writers do not skip appends of a table that is Serializable.
+        pinned = not self.commits and level_of(self._table_properties.isolation_level) is IsolationLevel.SERIALIZABLE
+        return Part(
+            log=managed,
+            name=name,
+            table_id=table_id,
+            prepared=prepared,
+            pinned=pinned,
+            placed=self.placed,
+            **given,
+        )
+
+    def succeeded(self, outcome: CommitOutcome | None) -> CommitResult:
+        """Conclude the commit of its part.
+
+        Args:
+            outcome: its outcome; None if it committed nothing.
+        """
         self._ended = "committed"
-        return result
+        if outcome is None:
+            return CommitResult(version=None, metrics=self._result_metrics(self._described, 0))
+        return self._concluded(self._described, outcome)
+
+    def failed(self, error: BaseException) -> None:
+        """Conclude the commit of its part, which has failed: its files are removed, if it is certain that nothing names
+        them.
+        """
+        if isinstance(error, CERTAIN_FAILURES):
+            self._discard()
+        else:
+            self._own.files = []  # the files stay: the log may name them, now or after a late request arrives
+
+    def placed(self, error: BaseException) -> None:
+        """Add to a conflict of this table what is known of its rows."""
+        if isinstance(error, ConcurrentModificationError):
+            error.describe(self.row_matching.placed(error.conflict))
 
     def rehearse(self, winner: RecordedCommit, levels: Iterable[IsolationLevel]) -> list[Rehearsal]:
         """Run the commit loop over one winner without writing anything, see
@@ -546,7 +632,7 @@ class Transaction:
             for row_level in (True, False) if self.vectors else (False,):
                 changes = dataclasses.replace(prepared.changes, row_level=row_level)
                 asked = structs.replace(prepared, level=level, changes=changes)
-                found.append(rehearse(self.store, asked, winner, self._checks))
+                found.append(rehearse(self.store, asked, winner, self._for_driver()["checks"]))
         return found
 
     def lose_early(self, operation: str) -> None:
@@ -588,37 +674,42 @@ class Transaction:
 
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:
-            if self.snapshot is not None and self._reads.unowned_since is not None:
-                from refdelta.transaction.deleted_files import check_no_vacuum_in_progress
-
-                check_no_vacuum_in_progress(self.snapshot, self._reads.unowned_since)
-            prepared, checks = self._prepared(described), self._checks
-            shared = self.group is not None and self.group.takes(self.properties)
-            if self.group is not None and shared:
-                outcome = self.group.commit(prepared, checks, self.properties, self._own.files)
+            self._check_no_vacuum()
+            prepared, given = self._prepared(described), self._for_driver()
+            group = self.group if self.group is not None and self.group.takes(self.properties) else None
+            if group is not None:
+                outcome = group.commit(prepared, given["checks"], self.properties, self._own.files)
             else:
-                outcome = commit(
-                    self.store,
-                    prepared,
-                    policy=RetryPolicy.of(self.properties),
-                    seen_at=self._seen_at,
-                    base=CommitIdentity.of(self.snapshot) if self.snapshot else None,
-                    checks=checks,
-                    inline_vectors=self._table_properties.inline_deletion_vectors,
-                )
-        except CERTAIN_FAILURES as error:
-            self._discard()
-            if isinstance(error, ConcurrentModificationError):
-                error.describe(self.row_matching.placed(error.conflict))
+                outcome = commit(self.store, prepared, **given)
+        except BaseException as error:
+            self.failed(error)
+            self.placed(error)
             raise
-        except BaseException:
-            self._own.files = []  # the files stay: the log may name them, now or after a late request arrives
-            raise
+        return self._concluded(described, outcome, group)
+
+    def _check_no_vacuum(self) -> None:
+        if self.snapshot is not None and self._reads.unowned_since is not None:
+            from refdelta.transaction.deleted_files import check_no_vacuum_in_progress
+
+            check_no_vacuum_in_progress(self.snapshot, self._reads.unowned_since)
+
+    def _for_driver(self) -> dict[str, Any]:
+        return {
+            "policy": RetryPolicy.of(self.properties),
+            "seen_at": self._seen_at,
+            "base": CommitIdentity.of(self.snapshot) if self.snapshot else None,
+            "checks": RowChecks(self._match_rows, self._locate_rows, self._confirm_rows),
+            "inline_vectors": self._table_properties.inline_deletion_vectors,
+        }
+
+    def _concluded(
+        self, described: CommitDescription, outcome: CommitOutcome, group: CommitGroup | None = None
+    ) -> CommitResult:
         abort_files(self.store, outcome.unused)
         written, self._own.files, self.kept_groups = self._own.files, [], outcome.groups
-        if self.group is not None and shared:
+        if group is not None:
             # The hooks after a version run once, and so does an auto-compaction: with its first transaction.
-            self.result_snapshot = None if outcome.member else self.group.snapshot
+            self.result_snapshot = None if outcome.member else group.snapshot
         elif outcome.version is not None:
             self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
@@ -632,11 +723,7 @@ class Transaction:
             member=outcome.member,
         )
 
-    @property
-    def _checks(self) -> RowChecks:
-        return RowChecks(self._match_rows, self._locate_rows, self._confirm_rows)
-
-    def _prepared(self, described: CommitDescription) -> PreparedCommit:
+    def _prepared(self, described: CommitDescription, *, spans_tables: bool = False) -> PreparedCommit:
         for protocol in (action for action in self._actions if isinstance(action, Protocol)):
             metadata = [action for action in self._actions if isinstance(action, Metadata)]
             check_place(self.store, protocol, metadata[-1] if metadata else self.existing.metadata)
@@ -654,10 +741,11 @@ class Transaction:
             ),
             described=described,
             properties=self.properties,
-            isolation=self.isolation,
-            blind=self._is_blind_append,
+            isolation=IsolationLevel.SERIALIZABLE if spans_tables else self.isolation,
+            blind=self._is_blind_append and not spans_tables,
             txn_id=self.txn_id,
             group_metrics=self._metrics_of,
+            spans_tables=spans_tables,
         )
 
     def _with_own_files(self, reads: ReadSet) -> ReadSet:

@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 
 from refdelta.core.commit.group import united, united_info
 from refdelta.core.commit.member import Member
+from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.reads import EVERY_ROW, recorded_reads
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.actions import AnyAction, CommitInfo, DeletionVectorDescriptor, Metadata
@@ -125,7 +126,7 @@ def as_version(member: Member, version: int) -> tuple[Footprint, dict[str, BitMa
 def info_of(member: Member) -> dict[str, Any]:
     """The fields of the commitInfo of a transaction."""
     prepared, state = member.prepared, member.state
-    info = {**prepared.commit_info, **_reads(state, recorded=prepared.records_predicates), **record(state.rearranged)}
+    info = {**prepared.commit_info, **_reads(prepared, state), **record(state.rearranged)}
     info["txnId"] = prepared.txn_id
     if "isolationLevel" in info:
         info["isolationLevel"] = state.level_name
@@ -134,11 +135,12 @@ def info_of(member: Member) -> dict[str, Any]:
     return info
 
 
-def _reads(state: TransactionState, *, recorded: bool) -> dict[str, Any]:
+def _reads(prepared: PreparedCommit, state: TransactionState) -> dict[str, Any]:
     """The reads, for commitInfo; none for a blind append or a compaction."""
-    if state.blind or state.snapshot_isolation:
+    # The part of a transaction over several tables is no blind append, whatever it reads of this one.
+    if (state.blind and not prepared.spans_tables) or state.snapshot_isolation:
         return {}
     predicates = state.predicates
-    if predicates and not recorded:
+    if predicates and not prepared.records_predicates:
         predicates = (EVERY_ROW,)
     return recorded_reads(predicates, None if state.read.every_domain else state.read.domains)

@@ -25,7 +25,7 @@ class VersionExists(msgspec.Struct, frozen=True):
 
 class TryCommit(msgspec.Struct, frozen=True):
     """Make these bytes this version, if it does not exist yet. Reply: :class:`Committed`, :class:`Exists`,
-    :class:`Unknown`, or :class:`Failed` if it is certain that nothing was committed.
+    :class:`Unknown`, :class:`Deferred`, or :class:`Failed` if it is certain that nothing was committed.
     """
 
     version: int
@@ -166,6 +166,12 @@ class Unknown(msgspec.Struct, frozen=True):
     cause: BaseException | None = None
 
 
+class Deferred(msgspec.Struct, frozen=True):
+    """Nothing was tried, and nothing was decided: another table of the same transaction has lost its version. The same
+    is to be asked again.
+    """
+
+
 class Answer(msgspec.Struct, frozen=True):
     """Yes or no."""
 
@@ -243,6 +249,7 @@ Reply = (
     Committed
     | Exists
     | Unknown
+    | Deferred
     | Answer
     | Commits
     | Newest

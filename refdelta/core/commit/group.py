@@ -30,11 +30,13 @@ _OF_THE_VERSION = frozenset({"engineInfo", "tags"})
 
 def goes_alone(member: Member) -> bool:
     """Whether a transaction must have a version for itself: it changes metadata or the protocol, creates the table,
-    assigns values of identity columns, rearranges files, or its operation must be seen by name.
+    assigns values of identity columns, rearranges files, is a part of a transaction over several tables, or its
+    operation must be seen by name.
     """
     state, prepared = member.state, member.prepared
     return (
         prepared.read_version < 0
+        or prepared.spans_tables
         or state.staged.changes_table
         or state.one_writer
         or state.snapshot_isolation

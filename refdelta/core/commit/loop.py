@@ -291,7 +291,8 @@ class _Loop:
             yield from self._confirm_base()
             self._count(puts=1, size=len(self.body.data))
             sent: tuple[bytes, ...] = ()
-            reply = yield effects.TryCommit(version, self.body.data)
+            while isinstance(reply := (yield effects.TryCommit(version, self.body.data)), effects.Deferred):
+                yield from self._confirm_base()
             match reply:
                 case effects.Committed():
                     yield from self._confirm_created(version)

@@ -41,6 +41,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
             is the same for all versions.
         records_predicates: whether commitInfo records the predicates of its reads; otherwise it says that every row was
             read, if any was.
+        spans_tables: whether it is the part for one table of a transaction over several
+            (:mod:`refdelta.core.commit.together`). Its commitInfo always records its reads, also that there are none.
         name_of: gives the name of the commit file of a version, for errors.
     """
 
@@ -58,6 +60,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     group_metrics: Callable[[Sequence[Group]], Mapping[str, str] | None] = lambda _: None
     metadata_at: Callable[[Metadata, int], Metadata] | None = None
     records_predicates: bool = True
+    spans_tables: bool = False
     name_of: Callable[[int], str] = commit_key
 
 

@@ -13,6 +13,10 @@ is among them, T has no place: with I itself there is a cycle, and another one m
 shown for earlier transactions holds. Where nothing must move but T, this is the contract's sound rule: T's writes
 touch nothing that a transaction after I read.
 
+A transaction over several tables (:mod:`refdelta.core.commit.together`) skips no append, and is not moved. It is in the
+log of each table that it read, even if it writes nothing there: what it read here may be what it wrote elsewhere, so a
+transaction that skips an append may have to come both before the append and after it.
+
 The reads of a winner are in its ``commitInfo.readPredicates``; without them, and where they are of another engine
 (:mod:`refdelta.core.log.claims`), it counts as having read everything.
 """
@@ -61,8 +65,10 @@ class Effects:
 
     @property
     def keeps_its_place(self) -> bool:
-        """Whether its level may be Serializable, so that it may not be moved in front of an append."""
-        return self.commit.level != IsolationLevel.WRITE_SERIALIZABLE.value
+        """Whether its level may be Serializable, so that it may not be moved in front of an append; or it is a part of
+        a transaction over several tables, which would have to be moved in all of them.
+        """
+        return self.commit.spans_tables or self.commit.level != IsolationLevel.WRITE_SERIALIZABLE.value
 
     def touched_by(self, other: Effects) -> bool:
         """Whether the other one wrote values that this one read: added or removed such rows."""

@@ -101,6 +101,8 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         engine: its writer.
         is_staged: whether these are the staged actions of a transaction, which are what they claim.
         in_commit_timestamp: ``commitInfo.inCommitTimestamp``, in milliseconds since 1970.
+        spans_tables: whether it is the part for one table of a transaction over several, by its
+            ``commitInfo.transactionGroup`` (:mod:`refdelta.core.commit.together`).
         row_places: ``commitInfo.rowPlaces``, in which a compaction of this engine records where it moved rows.
         source: the commit file, if it comes from one.
     """
@@ -124,6 +126,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     only_files: bool = False
     says_blind_append: bool = False
     in_commit_timestamp: int | None = None
+    spans_tables: bool = False
     row_places: Any = None
     source: CommitFile | None = None
     engine: claims.Engine = claims.Engine.OTHER
@@ -159,9 +162,13 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def writes_values(self) -> bool:
         """Whether it writes values that other transactions can read and derive writes from: rows, metadata domains,
-        versions of applications.
+        versions of applications; or may write such values to other tables.
         """
-        return bool(self.domains or self.app_ids) or (bool(self.adds or self.removes) and not self.moves_only)
+        return (
+            self.spans_tables
+            or bool(self.domains or self.app_ids)
+            or (bool(self.adds or self.removes) and not self.moves_only)
+        )
 
     @functools.cached_property
     def deletes_files_before(self) -> int | None:
@@ -355,6 +362,7 @@ def _folded(version: int, commit: LeanCommit, source: CommitFile | None = None) 
         paths=same_paths([add.path for add in commit.adds] + [remove.path for remove in commit.removes]),
         says_blind_append=info.is_blind_append is True,
         in_commit_timestamp=whole_number(info.in_commit_timestamp),
+        spans_tables=info.transaction_group is not None,
         row_places=info.row_places,
         engine=claims.engine_of(info.engine_info),
         source=source,

@@ -31,9 +31,22 @@ class ManagedCommitter(FileCommitter):
         """Propose the commit; version 0 is put into the log, and registered by the caller."""
         if version == 0:
             return super().commit(version, data)
-        match self._store.put_if_absent(commit_key(version), data):
+        return self.reply(version, self._store.put_if_absent(commit_key(version), data), data)
+
+    def reply(
+        self, version: int, outcome: storage.PutOutcome, data: bytes | None = None
+    ) -> effects.Committed | effects.Exists | effects.Unknown:
+        """The reply to a put of this version, by the outcome of its proposal.
+
+        Args:
+            version: the version.
+            outcome: the outcome.
+            data: the content that was proposed; None if it was only asked whether the version is free.
+        """
+        match outcome:
             case Committed():
-                self._hold(version, data)
+                if data is not None:
+                    self._hold(version, data)
                 return effects.Committed()
             case Exists(winners):
                 return effects.Exists(self._contents(version, winners))

@@ -137,6 +137,22 @@ class Exists(storage.Exists):
     winners: tuple[RatifiedCommit, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One table of several whose versions are ratified at one moment.
+
+    Attributes:
+        ratifier: the catalog's part for the table.
+        before: the version that has to be its latest one.
+        commit: the commit of the next version; None if its version is only to stay the latest one until all others are
+            ratified.
+    """
+
+    ratifier: Ratifier
+    before: int
+    commit: RatifiedCommit | None
+
+
 class CatalogReplacedError(StorageError):
     """The database of the catalog is another one than the one that was confirmed. Nothing was changed."""
 
@@ -361,19 +377,31 @@ class ManagedStore(WrapperStore):
             CatalogMismatchError: the catalog does not agree with the folder; it was not ratified.
             InvalidLogError: it has no in-commit timestamp.
         """
+        commit = self.proposal(version, data)
+        return self.concluded(commit, self._propose(commit))
+
+    def proposal(self, version: int, data: bytes) -> RatifiedCommit:
+        """A commit that can be proposed: staged under a new name, unless the catalog holds contents. Errors are those
+        of :meth:`propose`.
+        """
         timestamp = in_commit_timestamp(data, commit_key(version))
+        self.look(version)
+        if self.ratifier.inline:
+            return RatifiedCommit(version, len(data), timestamp, data=data)
+        # The content goes along for catalogs that have to know what a commit changes.
+        return RatifiedCommit(version, len(data), timestamp, self._stage(version, data), data)
+
+    def look(self, version: int) -> None:
+        """Compare the catalog with the folder before a version is proposed, if there is reason to."""
         if self._suspect or version <= self._latest or not self._looks_right(version):
             self._suspect = True
             self.ask(version)
-        if self.ratifier.inline:
-            commit = RatifiedCommit(version, len(data), timestamp, data=data)
-        else:
-            # The content goes along for catalogs that have to know what a commit changes.
-            commit = RatifiedCommit(version, len(data), timestamp, self._stage(version, data), data)
-        outcome = self._propose(commit)
+
+    def concluded(self, commit: RatifiedCommit, outcome: Committed | Exists | Unknown) -> Committed | Exists | Unknown:
+        """Take note of the outcome of a proposal, which is returned."""
         if isinstance(outcome, Committed):
             self._remember([commit if self.ratifier.inline else replace(commit, data=None)])
-            self._latest = max(self._latest, version)
+            self._latest = max(self._latest, commit.version)
         elif isinstance(outcome, Exists) and outcome.winners:
             self._remember(outcome.winners)
             # A catalog that forgets these has gone back, and is asked before the next proposal.

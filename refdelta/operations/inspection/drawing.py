@@ -103,13 +103,16 @@ def draw(rows: Sequence[dict[str, Any]], width: int, *, colour: bool = False) ->
 
 
 def what(row: dict[str, Any]) -> str:
-    """The operation of a version, its predicate, the versions that it was moved over, its size, and any damage."""
+    """The operation of a version, its predicate, the versions that it was moved over, its size, the tables of its
+    transaction, and any damage.
+    """
     words = [row["operation"] or "(no commitInfo)"]
     words += [f"where {row['predicate']}"] if row["predicate"] else []
     words += [f"over {listed(row['passed'])}"] if row["passed"] else []
     sizes = [counted(row["rows"], "row")] if row["rows"] is not None else []
     sizes += [size(row["bytes_added"])] if row["bytes_added"] else []
     words += [f"({', '.join(sizes)})"] if sizes else []
+    words += [f"in {', '.join(row['tables'])}"] if row["tables"] else []
     words += [f"{row['note']!r}"] if row["note"] else []
     words += [f"DAMAGED: {row['damage']}"] if row["damage"] else []
     return " ".join(words)

@@ -164,6 +164,7 @@ class Explanation:
             said += [f"where {one.predicate}"] if one.predicate else []
             said += [f"by {one.user}"] if one.user else []
             said += [f"at {one.time:%Y-%m-%d %H:%M:%S} UTC"] if one.time else []
+            said += [f"in {', '.join(one.tables)}"] if one.tables else []
             said += [f"({one.note})"] if one.note else []
             yield " ".join(said)
 

@@ -19,7 +19,7 @@ from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.scan import RowStream
 from refdelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
 from refdelta.operations.inspection.drawing import draw, to_svg
-from refdelta.transaction.parties import predicate_of, text_of
+from refdelta.transaction.parties import predicate_of, tables_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +38,7 @@ SCHEMA = pa.schema([
     ("user", pa.string()),
     ("engine", pa.string()),
     ("note", pa.string()),
+    ("tables", pa.list_(pa.string())),
     ("rows", pa.int64()),
     ("files_added", pa.int64()),
     ("files_removed", pa.int64()),
@@ -88,10 +89,11 @@ class Timeline(RowStream):
 
     The columns are ``version``, ``timestamp``, ``operation``, ``predicate`` (SQL that is true for each row that it
     read), ``read_version``, ``passed`` (the versions between the one that it read and its own, over which it was
-    committed; the newest 1,000), ``isolation_level``, ``blind_append``, ``user``, ``engine``, ``note``, ``rows`` (added
-    or changed), ``files_added``, ``files_removed``, ``bytes_added``, ``bytes_removed`` (without files that only get
-    another deletion vector) and ``damage``. A field that a
-    commit does not record is null. ``str()`` draws the newest 20 versions, or those that were asked for.
+    committed; the newest 1,000), ``isolation_level``, ``blind_append``, ``user``, ``engine``, ``note``, ``tables`` (of
+    a transaction over several tables, as ``sales.orders@7``), ``rows`` (added or changed), ``files_added``,
+    ``files_removed``, ``bytes_added``, ``bytes_removed`` (without files that only get another deletion vector) and
+    ``damage``. A field that a commit does not record is null. ``str()`` draws the newest 20 versions, or those that
+    were asked for.
     """
 
     _store: Store
@@ -246,6 +248,7 @@ def _entry(version: int, mtime_ms: int, data: bytes, before: int | None) -> dict
         "user": text_of(info.get("userName")) or text_of(info.get("userId")),
         "engine": text_of(info.get("engineInfo")),
         "note": text_of(info.get("userMetadata")),
+        "tables": list(tables_of(info)) or None,
         "rows": _rows(info.get("operationMetrics"), added, removes=bool(old)),
         "files_added": len(added),
         "files_removed": len(removed),

@@ -93,7 +93,8 @@ def open_source(data: Any) -> Source:
 
 
 def record_reads(txn: Transaction, tables: TablesRead) -> None:
-    """Record that a transaction writes rows of these tables. Rows of its own table count as a read of the whole table.
+    """Record that a transaction writes rows of these tables. Rows of its own table count as a read of the whole table,
+    and so do those of another table of the same transaction.
 
     Raises:
         InvalidArgumentError: rows are of the transaction's own table in another version than it reads.
@@ -105,6 +106,8 @@ def record_reads(txn: Transaction, tables: TablesRead) -> None:
         elif txn.snapshot is not None and read.metadata.id == txn.snapshot.metadata.id:
             # A copy of the table, or the table itself by another URI.
             txn.read_whole_table()
+        elif txn.reads_elsewhere is not None:
+            txn.reads_elsewhere(read)
 
     tables.each(note)
 

@@ -1,0 +1,205 @@
+"""A bank whose accounts are in two tables: transfers between them by transactions over both, with compaction, VACUUM,
+checkpoints and publication beside; their processes are killed at random moments, and PostgreSQL is restarted.
+``python -m kills.bank [KILLS] [SEED]``.
+
+After each kill the sum of all accounts is what it was, in every snapshot of the catalog; each acknowledged transfer is
+in both logs; and one that was not acknowledged is in both or in none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kills.children import OUTAGE, TRY_AGAIN, Child, _context, _telling
+from kills.steps import MAINTENANCE, maintain
+from refdelta import CommitProperties, errors, verify, write_deltalake
+from refdelta.catalog import SqlCatalog
+from refdelta.core.commit.together import GROUP
+from refdelta.transaction import background
+from servers.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+KILLS, SEED = 120, 20261127
+SCHEMA = pa.schema({"id": pa.int64(), "amount": pa.int64()})
+NAMES = ("bank.checking", "bank.savings")
+ACCOUNTS, AMOUNT = 8, 1000
+TOTAL = len(NAMES) * ACCOUNTS * AMOUNT
+_ROLES = (*MAINTENANCE, "publish")
+
+
+def _transfer(catalog: SqlCatalog, dice: random.Random, note: str) -> None:
+    source, target = dice.sample(NAMES, 2)
+    one, other, amount = dice.randrange(ACCOUNTS), dice.randrange(ACCOUNTS), dice.randint(1, 9)
+
+    def move(tx: Any) -> None:
+        tx[source].update({"amount": f"amount - {amount}"}, predicate=f"id = {one}")
+        tx[target].update({"amount": f"amount + {amount}"}, predicate=f"id = {other}")
+
+    catalog.transact(move, attempts=100, commit_properties=CommitProperties(user_metadata=note))
+
+
+def _work(told: Connection, url: str, role: str, owner: int) -> None:
+    with _telling(told):
+        catalog, dice = SqlCatalog(url, locations=["/"]), random.Random(owner)
+        for number in itertools.count():
+            told.send(("begins", role, number))
+            note = f"{owner}/{number}"
+            with contextlib.suppress(*TRY_AGAIN, *OUTAGE):
+                if role == "transfer":
+                    _transfer(catalog, dice, note)
+                    told.send(("committed", note, number))
+                else:
+                    maintain(catalog.table(dice.choice(NAMES)), role)
+
+
+@dataclass
+class _Teller(Child):
+    """A process that transfers, or maintains a table."""
+
+    def start(self) -> _Teller:
+        self._pipe, theirs = _context.Pipe(duplex=False)
+        self._process = _context.Process(target=_work, args=(theirs, self.place, self.role, self.owner), daemon=True)
+        self._process.start()
+        theirs.close()
+        return self
+
+
+@dataclass
+class Bank:
+    """The two tables, and what became of them.
+
+    Attributes:
+        url: of the catalog's database.
+        folder: the warehouse.
+        commits: ``staged`` or ``inline``.
+        seed: of the kills' moments and victims.
+        server: the server that is restarted now and then; None for SQLite.
+    """
+
+    url: str
+    folder: Path
+    commits: Any
+    seed: int
+    server: PostgresServer | None = None
+    killed: Counter[str] = field(default_factory=Counter)
+    acknowledged: set[str] = field(default_factory=set)
+    restarts: int = 0
+    transfers: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.catalog = SqlCatalog(self.url, warehouse=self.folder)
+        self.owners = 0
+        for name in NAMES:
+            configuration = {"delta.checkpointInterval": "4"}
+            table = self.catalog.create_table(name, SCHEMA, commits=self.commits, configuration=configuration)
+            accounts = {"id": [*range(ACCOUNTS)], "amount": [AMOUNT] * ACCOUNTS}
+            write_deltalake(table, pa.table(accounts, SCHEMA), mode="append")
+        background.settle()
+
+    def run(self, kills: int) -> Bank:
+        """Kill so many processes, and look after each."""
+        while self.killed.total() < kills:
+            alive = []
+            for _ in range(3):
+                role = "transfer" if self.random.random() < 0.7 else self.random.choice(_ROLES)
+                place: Any = self.url
+                alive.append(_Teller(place, role, self.owners).start())
+                self.owners += 1
+            try:
+                while alive:
+                    victim = alive.pop(self.random.randrange(len(alive)))
+                    victim.listen(self.random.randint(1, 14), seconds=5.0)
+                    time.sleep(self.random.uniform(0, 0.05))
+                    if self.server is not None and self.random.random() < 0.2:
+                        self.server.restart()
+                        self.restarts += 1
+                    victim.kill()
+                    self.killed[victim.at_work] += 1
+                    self.acknowledged.update(told[1] for told in victim.heard if told[0] == "committed")
+                    self.check()
+            finally:
+                for child in alive:
+                    child.kill()
+        return self
+
+    def check(self) -> None:
+        """Look at both tables, at one moment."""
+        while True:
+            try:
+                tables = self.catalog.snapshot(NAMES)
+                found = {name: table.to_pyarrow_table() for name, table in tables.items()}
+                logs = {name: table.history() for name, table in tables.items()}
+                break
+            except errors.StoreError:
+                if self.server is None:
+                    raise
+        total = sum(sum(rows["amount"].to_pylist()) for rows in found.values())
+        assert total == TOTAL, f"{total} of {TOTAL} are there"
+        for name, rows in found.items():
+            assert sorted(rows["id"].to_pylist()) == [*range(ACCOUNTS)], f"accounts of {name}"
+        notes = {name: {one["userMetadata"] for one in log if "userMetadata" in one} for name, log in logs.items()}
+        assert notes[NAMES[0]] == notes[NAMES[1]], "a transfer is in one of the two logs"
+        assert self.acknowledged <= notes[NAMES[0]], "an acknowledged transfer is gone"
+        for name, log in logs.items():
+            for one in log:
+                for other in one.get(GROUP, {}).get("participants", ()):
+                    versions = {entry["version"]: entry for entry in logs[other["tableName"]]}
+                    named = versions[other["proposedVersion"]]
+                    assert named[GROUP] == one[GROUP], f"version {one['version']} of {name} names another transaction"
+        self.transfers = len(notes[NAMES[0]])
+
+    def finish(self) -> None:
+        """Look once more, with all published, and verify both logs."""
+        for name in NAMES:
+            self.catalog.publish(name)
+        self.check()
+        background.settle()
+        for name in NAMES:
+            assert verify(self.catalog.table(name)).sound, f"{name} breaks the protocol"
+        self.catalog.close()
+
+
+def main(kills: int = KILLS, seed: int = SEED) -> None:
+    """Run it."""
+    began, done = time.monotonic(), []
+    server = PostgresServer().start()
+    try:
+        with tempfile.TemporaryDirectory(prefix="refdelta-bank-") as folder:
+            for number, (database, commits) in enumerate(
+                itertools.product(("sqlite", "postgres"), ("staged", "inline"))
+            ):
+                own = Path(folder) / f"{database}-{commits}"
+                own.mkdir()
+                of_server = None if database == "sqlite" else server
+                url = f"sqlite:///{own}/catalog.db" if of_server is None else of_server.database()
+                one = Bank(url, own / "tables", commits, seed + number, of_server).run(kills // 4)
+                one.finish()
+                done.append(one)
+                print(
+                    f"{database:8} {commits:6} seed {one.seed}: {one.killed.total()} killed, {one.restarts} restarts, "
+                    f"{one.transfers} transfers, {len(one.acknowledged)} acknowledged",
+                    flush=True,
+                )
+    finally:
+        server.stop()
+    killed = sum((one.killed for one in done), Counter())
+    print(f"{killed.total()} processes killed: {', '.join(f'{n} in {what}' for what, n in killed.most_common())}")
+    print(f"every sum held; {time.monotonic() - began:.0f} s, seed {seed}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
