@@ -348,6 +348,8 @@ def _azure(given: dict[str, Any]) -> dict[str, Any]:
     if endpoint and "://" not in endpoint:
         endpoint = f"{parts.get('defaultendpointsprotocol') or 'https'}://{endpoint}"
     login = given.pop("credential", None)
+    if not isinstance(login, BearerToken | AzureCli | None):
+        raise InvalidOptionError("option 'credential': this way to log in is adlfs's own, use client='fsspec'")
     token = given.pop("sas_token", None) or parts.get("sharedaccesssignature")
     return {
         "account_name": account,

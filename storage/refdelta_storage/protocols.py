@@ -529,6 +529,7 @@ S3 = UriScheme(
         Option(_names(_AWS, "conditional_put", "copy_if_not_exists"), (), _etag_only),
         Option(_names(_AWS, "s3_locking_provider", "s3_dynamo_db_table_name", "delta_dynamo_table_name"), (), _no_lock),
         Option(_names(_AWS, "s3_allow_unsafe_rename"), (), truth),  # there is no rename here
+        Option(_names(_AWS, "imdsv1_fallback"), (), truth),  # how a machine's own login is asked for, clients decide
     ),
     finish=_s3_arguments,
     environment=(

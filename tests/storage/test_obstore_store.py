@@ -5,9 +5,11 @@ Tests of refdelta_storage.obstore_store.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import fsspec
 import pyarrow as pa
@@ -16,6 +18,7 @@ from obstore import exceptions
 
 from refdelta import DeltaTable, write_deltalake
 from refdelta_storage import Exists, InvalidOptionError, ObstoreStore, StorageError, Unknown, open_store, protocols
+from refdelta_storage.obstore_store import FSSPEC_NAMES
 from refdelta_storage.testing import StoreContract
 from servers.proxy import Proxy
 
@@ -126,6 +129,17 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.get("a"))
         assert (done.stdout, done.stderr) == ("7 b'1'\n", "")
 
 
+VALUES = {
+    "use_fabric_endpoint": "true",
+    "connection_string": "AccountName=a;AccountKey=a2V5a2V5",
+    "service_account_key": json.dumps({"disable_oauth": True, "client_email": "", "private_key": ""}),
+    **dict.fromkeys(("account_key", "access_key", "master_key"), "a2V5a2V5"),
+    **dict.fromkeys(("sas_key", "sas_token"), "sv=1&sig=x"),
+    **dict.fromkeys(("base_url", "endpoint_url", "endpoint", "endpoint_url_s3", "account_host"), NOWHERE),
+}
+"""Values of options that are checked when a store is opened."""
+
+
 class TestOptions:
     def test_s3(self):
         expected = {"access_key_id": "id", "secret_access_key": "s", "session_token": "t", "endpoint": NOWHERE}
@@ -183,6 +197,37 @@ class TestOptions:
             config("gs://b/t", {"token": "browser"})
         with pytest.raises(InvalidOptionError, match="the credentials of a user by the environment variable"):
             config("gs://b/t", {"service_account_key": json.dumps({"type": "authorized_user"})})
+
+    @pytest.mark.parametrize(
+        ("uri", "scheme", "column"),
+        [("s3://b/t", protocols.S3, 2), ("az://b/t", protocols.AZURE, 3), ("gs://b/t", protocols.GCS, 4)],
+        ids=["S3", "Azure", "GCS"],
+    )
+    def test_the_table_of_names(self, uri, scheme, column):
+        text = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
+        (row,) = re.findall(r"^\| arguments of s3fs, adlfs and gcsfs .*$", text, re.MULTILINE)
+        told = set(re.findall(r"`(\w+)`", row.split("|")[column]))
+        assert told == FSSPEC_NAMES[scheme.service]
+        login = {"s3": {"key": "1", "secret": "a2V5a2V5"}, "abfs": {"account_name": "a"}}.get(scheme.name, {})
+        base = {"client": "obstore", **login}
+        for name in sorted(name for option in scheme.options if option.target for name in option.names):
+            value = next((value for end, value in VALUES.items() if name.endswith(end)), "1")
+            if name.endswith("profile"):
+                with pytest.raises(InvalidOptionError, match="obstore reads no profiles"):
+                    open_store(uri, {**base, name: value})
+            elif not name.endswith(("account_name", "service_account", "account_path", "credentials")):
+                open_store(uri, {**base, name: value})
+        by_fsspec = protocols._parameters(fsspec.get_filesystem_class(scheme.name))
+        ours = {name for option in scheme.options for name in option.names} | {
+            "self",
+            "args",
+            "kwargs",
+            "loop",
+            "asynchronous",
+        }
+        for name in sorted(by_fsspec - told - ours):
+            with pytest.raises(InvalidOptionError, match=f"option '{name}'"):
+                open_store(uri, {**base, name: "1"})
 
     def test_what_cannot_be_understood(self):
         for options, message in (
