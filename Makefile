@@ -140,7 +140,7 @@ TIER ?= check
 races: setup servers  ## ten processes that append and change rows of one table on S3 and on Azure, the long run (minutes)
 	REFDELTA_RACES=full $(BIN)/python -m pytest tests/backends/test_processes.py -s
 
-puts: setup servers  ## 50 writers in five processes race for one object, 100 times, on disk, S3 and Azure (a minute or two)
+puts: setup servers  ## 50 writers in five processes race for one object, 100 times, on disk, S3, Azure and GCS (some minutes)
 	PYTHONPATH=tests $(BIN)/python tests/storage/races.py
 
 faults: setup servers  ## writers on S3 and Azure while requests and replies are lost, repeated and cut, and while the servers end: 1,200 faults (some minutes)

@@ -9,14 +9,15 @@ passed over. `--part 4` before them runs every fourth file of tests, without tho
 `recipes` installs each scheduler of docs/guide/recipes.md with refdelta into .venv-recipes-NAME, and runs its recipe;
 `recipes dagster dbt` only these. `--install` before it leaves their recipes to the tests that follow.
 `libraries` installs each library that uses deltalake without it, and with refdelta under its name, into
-.venv-libraries-NAME, and runs its script of tests/compat/libraries; `libraries dlt ray` only these. Their versions are
-the newest of `NEWEST_OF`, or of today by `--today`.
+.venv-libraries-NAME, and runs its script of tests/compat/libraries in a folder, and on S3 by the server of the tests;
+`libraries dlt ray` only these. Their versions are the newest of `NEWEST_OF`, or of today by `--today`.
 `documents` runs the blocks of each page, each in an environment that has the pinned versions of just what the page
 installs, in .venv-documents. Pages that install the same share one.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -26,8 +27,11 @@ import sys
 import tempfile
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "refdelta" / "core"
@@ -51,6 +55,7 @@ LIBRARIES = {
     "ray": ["ray[data]"],
     "pandas": ["pandas"],
     "duckdb": ["duckdb"],
+    "datafusion": ["datafusion"],
 }
 """The packages of each library that uses deltalake."""
 _LARGE = ("basedpyright", "mypy")  # their tests are none of make check
@@ -144,22 +149,50 @@ def libraries_folder(name: str) -> Path:
     return ROOT / f".venv-libraries-{name}"
 
 
+@contextmanager
+def s3_server() -> Iterator[Any]:
+    """The server of the tests for S3. None where it cannot be had, which is an error if CI=true."""
+    sys.path.append(str(ROOT / "tests"))
+    from servers.install import ServerUnavailableError
+    from servers.running import S3Server
+
+    try:
+        server = S3Server().start()
+    except ServerUnavailableError as error:
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            raise
+        print(f"S3: passed over, {error}", flush=True)
+        yield None
+        return
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
 def libraries(names: list[str], newest_of: list[str]) -> bool:
-    """Run the script of each library, in an environment where deltalake is refdelta's. Returns True if one failed."""
+    """Run the script of each library in a folder and on S3, in an environment where deltalake is refdelta's. Returns
+    True if one failed.
+    """
     failed = False
-    for name in names:
-        inside = _interpreter(libraries_folder(name), sys.executable)
-        with tempfile.TemporaryDirectory() as empty:
-            never = Path(empty, "never.txt")
-            never.write_text("deltalake; sys_platform == 'none'\n")  # in the place of what the packages require
-            install = [uv(), "pip", "install", "-q", "--python", inside, "--upgrade", "--override", never, *newest_of]
-            subprocess.run([*install, *LIBRARIES[name], "-e", ROOT], check=True)
-            never.unlink()
+    with s3_server() as server:
+        for name in names:
+            inside = _interpreter(libraries_folder(name), sys.executable)
+            with tempfile.TemporaryDirectory() as empty:
+                never = Path(empty, "never.txt")
+                never.write_text("deltalake; sys_platform == 'none'\n")  # in the place of what the packages require
+                install = [uv(), "pip", "install", "-q", "--python", inside, "--upgrade", *newest_of]
+                wanted = ["--override", never, *LIBRARIES[name], "-e", f"{ROOT}[s3]"]
+                subprocess.run([*install, *wanted], check=True)
             subprocess.run([inside, "-m", "refdelta.compat", "install"], check=True, stdout=subprocess.DEVNULL)
-            command = [inside, "-P", ROOT / "tests/compat/library.py", name]
-            done = subprocess.run(command, cwd=empty, capture_output=True, text=True, check=False)
-        print(done.stderr if done.returncode else done.stdout.splitlines()[-1], flush=True)
-        failed |= done.returncode != 0
+            places = [[], [server.place(name).uri, json.dumps(server.of_deltalake())]] if server else [[]]
+            for arguments in places:
+                with tempfile.TemporaryDirectory() as empty:
+                    command = [inside, "-P", ROOT / "tests/compat/library.py", name, *arguments]
+                    done = subprocess.run(command, cwd=empty, capture_output=True, text=True, check=False)
+                told = done.stderr if done.returncode else done.stdout.splitlines()[-1]
+                print(f"{told}{' on S3' if arguments else ''}", flush=True)
+                failed |= done.returncode != 0
     return failed
 
 

@@ -87,15 +87,8 @@ def bench_s3_appends(contest, size, crew, proxy, server, writers):
         pytest.skip("as many writers as a longer run has")
     commits = size(smoke=4, default=20, full=20 * writers)
     options = server.options(proxy.endpoint)
-    # They know the store by names of their own; the condition of a put is what it needs to commit at all.
-    theirs = {
-        "AWS_ACCESS_KEY_ID": options["key"],
-        "AWS_SECRET_ACCESS_KEY": options["secret"],
-        "AWS_ENDPOINT_URL": options["endpoint_url"],
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-        "conditional_put": "etag",
-    }
+    # The condition of a put is what it needs to commit at all.
+    theirs = {**server.of_deltalake(proxy.endpoint), "conditional_put": "etag"}
     direct = server.options()
 
     def made(folder: str) -> None:

@@ -24,7 +24,7 @@ DATA = Path(__file__).parent / "data"
 DISK = Path("/var/tmp")
 SIZES = ("smoke", "default", "full")
 PACKAGES = (
-    *("pyarrow", "pyroaring", "msgspec", "fsspec", "s3fs"),
+    *("pyarrow", "pyroaring", "msgspec", "fsspec", "s3fs", "adlfs", "gcsfs", "obstore"),
     *("deltalake", "delta-spark", "pyspark", "duckdb", "polars", "pyiceberg"),
 )
 

@@ -116,6 +116,7 @@ _REACHED = {
     "Timeline": "table.timeline()",
     "VersionDiff": "table.diff(before, after)",
     "Follower": "table.follow()",
+    "GroupCommit": "table.group_commit()",
     "Explanation": "explain_conflict(table, a, b)",
 }
 _OPTIONS = ("CommitOptions", "StatementOptions")
@@ -156,7 +157,7 @@ def _objects() -> Iterator[dict[str, Any]]:
         with table.begin() as transaction:
             reached = [transaction, merge, table.alter, table.optimize, table.scan(), table.timeline(), table.diff(0)]
             write_deltalake(f"{folder}/t", pa.table({"id": [2]}), mode="append")
-            reached += [table.follow(), refdelta.explain_conflict(table, 0, 1)]
+            reached += [table.follow(), table.group_commit(), refdelta.explain_conflict(table, 0, 1)]
             yield dict(zip(_REACHED, reached, strict=True))
 
 

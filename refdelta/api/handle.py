@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from refdelta.api.table_transaction import TableTransaction
+    from refdelta.api.transaction import WriteTransaction
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitOptions, StatementOptions
     from refdelta.transaction.results import CommitResult
@@ -160,6 +161,17 @@ class Handle:
                 return txn.commit()
 
         return self.repeated(attempt, options)
+
+    def transact(self, fn: Callable[[WriteTransaction], object], attempts: int, options: CommitOptions) -> CommitResult:
+        """Run a transaction; arguments, result and errors as for :meth:`refdelta.DeltaTable.transact`."""
+        if not callable(fn):
+            raise InvalidArgumentError(f"fn must be a function of a transaction, not of type {type(fn).__name__}")
+        if attempts is None:  # the default of statements, which have few reasons to run again
+            raise InvalidArgumentError("attempts is None; it must be a whole number, 1 or more")
+        from refdelta.api.transaction import WriteTransaction
+
+        given: StatementOptions = {**options, "attempts": attempts}
+        return self.run(lambda txn: fn(WriteTransaction(txn)), given, at_once=False)
 
     def repeated(self, attempt: Callable[[], CommitResult], options: StatementOptions) -> CommitResult:
         """The result of the attempt that had no conflict.

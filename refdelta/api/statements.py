@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from refdelta.api.alter import TableAlterer
+    from refdelta.api.group_commit import GroupCommit
     from refdelta.api.merge_builder import TableMerger
     from refdelta.api.optimizer import TableOptimizer
     from refdelta.api.transaction import WriteTransaction
@@ -178,16 +179,37 @@ class Statements(Reading):
             result = table.transact(lambda txn: txn.update({"amount": "amount + 1"}, predicate="id = 2"))
             result.version
         """
-        if not callable(fn):
-            raise InvalidArgumentError(f"fn must be a function of a transaction, not of type {type(fn).__name__}")
-        if attempts is None:  # the default of statements, which have few reasons to run again
-            raise InvalidArgumentError("attempts is None; it must be a whole number, 1 or more")
-        from refdelta.api.transaction import WriteTransaction
-
-        given: StatementOptions = {**options, "attempts": attempts}
-        return self._handle.run(lambda txn: fn(WriteTransaction(txn)), given, at_once=False)
+        return self._handle.transact(fn, attempts, options)
 
     transact_async = awaitable(transact)
+
+    def group_commit(self, *, max_wait_ms: float = 5, max_transactions: int = 256) -> GroupCommit:
+        """Let the transactions of many threads and tasks share versions, for the block of a ``with`` statement.
+
+        A version costs a request of its own, which a remote store answers in some hundredths of a second, whatever is
+        in it. In a group, the transactions that are ready while one version is written form the next one, each checked
+        against the others as if it were a version of its own, and each with its own outcome. A single writer waits for
+        no other.
+
+        Args:
+            max_wait_ms: the longest time in milliseconds that a version waits for transactions which are being
+                prepared at the same time.
+            max_transactions: the most transactions of a version, and the most threads of
+                :meth:`~refdelta.api.group_commit.GroupCommit.submit`.
+
+        Raises:
+            ReadOnlyTableError: the handle is pinned to a version.
+            InvalidArgumentError: an argument has a wrong type or value.
+
+        Example::
+
+            with table.group_commit() as group:
+                result = group.append(rows)
+                print(result.version, result.member)
+        """
+        from refdelta.api.group_commit import GroupCommit
+
+        return GroupCommit(self._handle, max_wait_ms=max_wait_ms, max_transactions=max_transactions)
 
     def delete(
         self,

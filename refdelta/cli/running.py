@@ -19,6 +19,7 @@ from refdelta.cli.group import app, storage_options
 from refdelta.cli.render import colored, echo_json, echo_table, say, say_painted
 from refdelta.crosscheck import oracle
 from refdelta.demo import changes as demo_changes
+from refdelta.demo import groups as demo_groups
 from refdelta.demo import rows as demo_rows
 from refdelta.demo import run as demo
 from refdelta.demo import with_catalog as demo_catalog
@@ -88,8 +89,9 @@ def run(
     where Java is there. Then the same again at each isolation level, while one more process updates late flights and
     another deletes cancelled ones. Then four processes update and delete different rows of the same files, while one
     more runs OPTIMIZE: no conflict, and how many there would have been by files. The outcome is compared with that of a
-    serial run. In a folder, the flights are also written to a table of a catalog in one SQLite file. The exit status is
-    1 if a comparison fails. The tables stay for you to look at.
+    serial run. In a folder, the flights are also written to a table of a catalog in one SQLite file. Last, a hundred
+    threads append some flights each, by themselves and in a group. The exit status is 1 if a comparison fails. The
+    tables stay for you to look at.
     """
     place = demo.fresh_place(path, storage_options)
     tables = demo_changes.places(place) if changes else {}
@@ -110,6 +112,7 @@ def run(
     checks += itertools.chain.from_iterable(level.checks for level in levels)
     managed = _with_catalog(place, source, writers, show=not as_json) if changes and "://" not in place.uri else []
     checks += managed
+    checks += _small_writers(place, source, show=not as_json) if changes else []
     others = {level.rows.level: level.left for level in levels}
     more, not_compared = _second_opinion(place, spark_folder, source, others) if spark else ([], "--no-spark")
     checks += more
@@ -179,6 +182,18 @@ def _with_catalog(place: TableLocation, source: pa.Table, writers: int, *, show:
             f"\n{managed}: {counted(len(written.appends), 'append')} by {writers} processes, "
             f"{counted(written.retries, 'version')} lost to others, {written.seconds:.2f} s"
         )
+        _show_checks(checks)
+    return checks
+
+
+def _small_writers(place: TableLocation, source: pa.Table, *, show: bool) -> list[demo.DemoCheck]:
+    """Let a hundred threads append to two tables beside this one, and check them."""
+    outcomes, checks = demo_groups.append_small(place, source)
+    if show:
+        say(f"\n{demo_groups.WRITERS} threads of one program, an append each")
+        for one in outcomes:
+            how = "in a group" if one.grouped else "each by itself"
+            say(f"    {how}: {counted(len(set(one.versions)), 'version')}, {one.seconds:.2f} s")
         _show_checks(checks)
     return checks
 

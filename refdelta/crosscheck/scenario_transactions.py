@@ -33,7 +33,7 @@ from refdelta.errors import ConcurrentModificationError, InvalidArgumentError
 from refdelta.expressions.sql import parse_predicate
 from refdelta.pruning.row_predicate import row_predicate
 from refdelta.table.types import has_identity_columns
-from refdelta.transaction.driver import commit
+from refdelta.transaction.driver import RowChecks, commit
 from refdelta_storage import LocalStore
 
 
@@ -149,7 +149,7 @@ class CoreTransaction:
         return None
 
     def _commit(self, prepared: PreparedCommit) -> None:
-        commit(self.store, prepared, match_rows=self._match_rows)
+        commit(self.store, prepared, checks=RowChecks(self._match_rows))
 
     def _edits(self, removes: dict[str, Remove], adds: dict[str, Add]) -> list[RowDelete]:
         edits = []

@@ -1,1 +1,1 @@
-"""The main job, in parts: appends, changes of rows beside OPTIMIZE, and the same in a catalog; all is checked."""
+"""The main job, in parts: appends, changes of rows beside OPTIMIZE, a catalog, writers in a group; all is checked."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+import msgspec
 
 from refdelta.core.commit import effects
 from refdelta.core.commit.budget import Limits
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
     from refdelta.engine.log.identity import CommitIdentity
     from refdelta.transaction.options import CommitProperties
 
-    MatchRows = Callable[[Sequence[AddedRows]], Iterable[bool]]
-    LocateRows = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
-    ConfirmRows = Callable[[Sequence[AddedRows], bool], bool]
+    MatchRows: TypeAlias = Callable[[Sequence[AddedRows]], Iterable[bool]]
+    LocateRows: TypeAlias = Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
+    ConfirmRows: TypeAlias = Callable[[Sequence[AddedRows], bool], bool]
+
+T = TypeVar("T")
 
 CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
 """The errors of a commit after which it is certain that nothing became visible. After any other error (an unknown
@@ -118,7 +122,29 @@ def full_jitter(count: int, first: float, longest: float, uniform: Callable[[flo
     return uniform(0.0, min(longest, first * 2.0 ** min(count - 1, 60)))
 
 
-_POLICY = RetryPolicy()
+POLICY = RetryPolicy()
+"""The limits and delays of a commit that has none of its own."""
+
+
+class RowChecks(msgspec.Struct, frozen=True):
+    """Looks at rows for the conflict checks of one transaction.
+
+    Attributes:
+        match: for each set of added rows, up to the first match, whether the transaction would have read one of them.
+            By default, every set matches.
+        locate: finds the rows of files that winners rearranged, by their ids; see
+            :func:`refdelta.transaction.row_lookup.trace_rows`. By default, they are not found.
+        confirm: whether the transaction would have read each of some rows, which it read before another writer moved
+            them; its second argument, whether they are trusted, if that is not known. That is the default.
+    """
+
+    match: MatchRows = lambda rows: (True,) * len(rows)
+    locate: LocateRows = lambda _, __: {}
+    confirm: ConfirmRows = lambda _, trusted: trusted
+
+
+NO_CHECKS = RowChecks()
+"""Those of a transaction whose rows cannot be looked at."""
 
 
 def commit(
@@ -128,9 +154,7 @@ def commit(
     policy: RetryPolicy | None = None,
     seen_at: float | None = None,
     base: CommitIdentity | None = None,
-    match_rows: MatchRows | None = None,
-    locate_rows: LocateRows | None = None,
-    confirm_rows: ConfirmRows | None = None,
+    checks: RowChecks = NO_CHECKS,
     inline_vectors: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -147,12 +171,7 @@ def commit(
             request.
         base: the identity of ``prepared.read_version``. Another commit in its place means that the table was replaced.
             None: it is not compared.
-        match_rows: for each set of added rows, up to the first match, whether the transaction would have read one of
-            them. Without it, every set matches.
-        locate_rows: finds the rows of files that winners rearranged, by their ids; see
-            :func:`refdelta.transaction.row_lookup.trace_rows`. Without it, they are not found.
-        confirm_rows: whether the transaction would have read each of some rows, which it read before another writer
-            moved them. Without it, this is not known.
+        checks: looks at the rows of winners.
         inline_vectors: whether small deletion vectors are stored in the log.
         clock: monotonic seconds.
         sleep: waits for some seconds.
@@ -161,12 +180,8 @@ def commit(
     Raises:
         As :func:`refdelta.core.commit.loop.commit_loop`. Errors of the store are raised as ``StoreError``.
     """
-    if not store.capabilities.put_if_absent:
-        raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only if it is absent")
-    kind = FileCommitter if managed_by(store) is None else ManagedCommitter
-    committer = kind(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
-    of_rows = (match_rows, locate_rows, confirm_rows)
-    shell = Shell(store, committer, policy or _POLICY, clock, sleep, uniform, *of_rows, inline_vectors)
+    committer = committer_of(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
+    shell = Shell(store, committer, {prepared.txn_id: checks}, policy or POLICY, inline_vectors, clock, sleep, uniform)
     tally = CommitTally()
     try:
         with watching(store.uri, prepared, tally) as watch:
@@ -177,8 +192,20 @@ def commit(
     return shell.ended(outcome, prepared)
 
 
-def run_loop(loop: effects.Steps[CommitOutcome], perform: Callable[[effects.Effect], effects.Reply]) -> CommitOutcome:
-    """Carry out each effect of a commit loop, up to its outcome or its error."""
+def committer_of(store: Store, read_version: int, **options: Any) -> FileCommitter:
+    """The committer of the log in a store; arguments as for :class:`FileCommitter`.
+
+    Raises:
+        StoreError: the store cannot commit.
+    """
+    if not store.capabilities.put_if_absent:
+        raise StoreError(f"cannot commit: {store.uri} is read-only, or cannot create an object only if it is absent")
+    kind = FileCommitter if managed_by(store) is None else ManagedCommitter
+    return kind(store, read_version, **options)
+
+
+def run_loop(loop: effects.Steps[T], perform: Callable[[effects.Effect], effects.Reply]) -> T:
+    """Carry out each effect of a commit loop, up to its result or its error."""
     try:
         effect = next(loop)
         while True:
@@ -190,6 +217,16 @@ def run_loop(loop: effects.Steps[CommitOutcome], perform: Callable[[effects.Effe
 class Shell:
     """Carries out the effects of a commit: those on the log by the committer, those on rows by the engine.
 
+    Args:
+        store: the table's store.
+        committer: its log.
+        checks: looks at rows, by the id of each transaction.
+        policy: the limits and delays of retries.
+        inline_vectors: whether small deletion vectors are stored in the log.
+        clock: monotonic seconds.
+        sleep: waits for some seconds.
+        uniform: a random number between two.
+
     Attributes:
         put_seconds: the duration of the last put.
         vectors: the deletion vectors that this commit wrote, in all attempts.
@@ -199,19 +236,16 @@ class Shell:
         self,
         store: Store,
         committer: FileCommitter,
-        policy: RetryPolicy,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-        uniform: Callable[[float, float], float],
-        match_rows: MatchRows | None,
-        locate_rows: LocateRows | None,
-        confirm_rows: ConfirmRows | None,
-        inline_vectors: bool,
+        checks: Mapping[str, RowChecks],
+        policy: RetryPolicy = POLICY,
+        inline_vectors: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.store, self.committer, self.policy = store, committer, policy
         self.clock, self.sleep, self.uniform, self.started = clock, sleep, uniform, clock()
-        self.match_rows, self.locate_rows, self.confirm_rows = match_rows, locate_rows, confirm_rows
-        self.inline_vectors = inline_vectors
+        self.checks, self.inline_vectors = checks, inline_vectors
         self.put_seconds = 0.0
         self.vectors: list[DeletionVectorDescriptor] = []
 
@@ -268,13 +302,13 @@ class Shell:
                 written = write_vectors(self.store, bitmaps, inline=self.inline_vectors)
                 self.vectors += written
                 return effects.Descriptors(tuple(written))
-            case effects.MatchRows(rows):
-                started = self.clock()
-                matches = tuple(self.match_rows(rows)) if self.match_rows else (True,) * len(rows)
-                return effects.Matches(matches, self.clock() - started)
+            case effects.MatchRows(rows, name):
+                started, match = self.clock(), self.checks[name].match
+                found = tuple(match(rows))
+                return effects.Matches(found, self.clock() - started)
             case effects.LocateRows(inputs, outputs):
-                return effects.Relocations(self.locate_rows(inputs, outputs) if self.locate_rows else {})
-            case effects.ConfirmRows(rows, trusted):
-                confirmed = self.confirm_rows(rows, trusted) if self.confirm_rows else trusted
-                return effects.Yes() if confirmed else effects.No()
+                locate = next(iter(self.checks.values())).locate  # of any of them, since it asks for ids
+                return effects.Relocations(locate(inputs, outputs))
+            case effects.ConfirmRows(rows, trusted, name):
+                return effects.Yes() if self.checks[name].confirm(rows, trusted) else effects.No()
         raise TypeError(f"{effect!r} is no effect")

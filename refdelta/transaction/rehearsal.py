@@ -24,18 +24,16 @@ from refdelta.engine.log.listing import newest_version
 from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import ConcurrentModificationError, DataFileError, DeltaError, InvalidLogError, StoreError
-from refdelta.transaction.driver import run_loop
+from refdelta.transaction.driver import RowChecks, run_loop
 from refdelta.transaction.parties import described
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
     from refdelta.core.conflicts.state import AddedRows
-    from refdelta.core.log.actions import Add, Remove
     from refdelta.core.log.footprint import Footprint
-    from refdelta.core.rows.relocation import RelocationById
     from refdelta_storage import Store
 
 
@@ -88,9 +86,7 @@ def rehearse(
     store: Store,
     prepared: PreparedCommit,
     winner: RecordedCommit,
-    match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]],
-    locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]],
-    confirm_rows: Callable[[Sequence[AddedRows], bool], bool],
+    checks: RowChecks,
 ) -> Rehearsal:
     """Run the commit loop as if the winner were the only commit after the version that the transaction read.
 
@@ -98,9 +94,7 @@ def rehearse(
         store: the table's store, which is only read.
         prepared: the transaction, whose read version is the one before the winner.
         winner: the winner.
-        match_rows: as for :func:`refdelta.transaction.driver.commit`.
-        locate_rows: likewise.
-        confirm_rows: likewise.
+        checks: looks at the rows of the winner.
 
     Raises:
         DataFileError: a file that decides cannot be read, such as after VACUUM.
@@ -109,7 +103,7 @@ def rehearse(
     """
     # Timestamps and row ids never conflict, and a recorded commit may lack what it takes to assign them.
     bare = structs.replace(prepared, clock=None, row_ids=None, metadata_at=None)
-    shell = _Pretence(store, winner, match_rows, locate_rows, confirm_rows)
+    shell = _Pretence(store, winner, checks)
     try:
         outcome = run_loop(commit_loop(bare, Limits(max_repeats=1)), shell.perform)
     except ConcurrentModificationError as error:
@@ -126,7 +120,7 @@ def certain_conflict(
     store: Store,
     prepared: PreparedCommit,
     winner: RecordedCommit,
-    match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]],
+    match: Callable[[Sequence[AddedRows]], Iterable[bool]],
 ) -> ConcurrentModificationError | None:
     """The conflict of a transaction with a winner, if the log and the deletion vectors show that there is one. Only
     then are rows of its files read, since they may decide which conflict it is.
@@ -135,7 +129,8 @@ def certain_conflict(
         store: the table's store, which is only read.
         prepared: the transaction, whose read version is the one before the winner.
         winner: the winner.
-        match_rows: as for :func:`rehearse`.
+        match: looks for rows that the transaction would have read, see
+            :class:`~refdelta.transaction.driver.RowChecks`.
 
     Returns:
         The conflict, as the commit would raise it. None if there is none, if rows of data files would have to be read
@@ -146,9 +141,10 @@ def certain_conflict(
         raise _UndecidedError
 
     try:
-        if rehearse(store, prepared, winner, lambda rows: [False] * len(rows), give_up, give_up).error is None:
+        none_match = RowChecks(lambda rows: [False] * len(rows), give_up, give_up)
+        if rehearse(store, prepared, winner, none_match).error is None:
             return None
-        return rehearse(store, prepared, winner, match_rows, give_up, give_up).error
+        return rehearse(store, prepared, winner, RowChecks(match, give_up, give_up)).error
     except (_UndecidedError, DeltaError, StorageError):
         return None
 
@@ -159,9 +155,7 @@ class _Pretence:
 
     store: Store
     winner: RecordedCommit
-    match_rows: Callable[[Sequence[AddedRows]], Iterable[bool]]
-    locate_rows: Callable[[Sequence[Remove], Sequence[Add]], Mapping[str, RelocationById]]
-    confirm_rows: Callable[[Sequence[AddedRows], bool], bool]
+    checks: RowChecks
     matched: int = 0
     passed: bool = False
 
@@ -199,11 +193,11 @@ class _Pretence:
                 return effects.Descriptors(tuple(map(_unwritten, range(len(bitmaps)), map(len, bitmaps))))
             case effects.MatchRows(rows):
                 self.matched += len(rows)
-                return effects.Matches(tuple(self.match_rows(rows)), 0.0)
+                return effects.Matches(tuple(self.checks.match(rows)), 0.0)
             case effects.LocateRows(inputs, outputs):
-                return effects.Relocations(self.locate_rows(inputs, outputs))
+                return effects.Relocations(self.checks.locate(inputs, outputs))
             case effects.ConfirmRows(rows, trusted):
-                return effects.Yes() if self.confirm_rows(rows, trusted) else effects.No()
+                return effects.Yes() if self.checks.confirm(rows, trusted) else effects.No()
         raise TypeError(f"{effect!r} is no effect")
 
 

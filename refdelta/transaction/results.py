@@ -26,6 +26,8 @@ class CommitResult(Mapping[str, Any]):
         fallbacks: for each conflict check that was done by file instead of by row, the reason.
         metrics: counts by deltalake's names (``num_added_files``, ``num_added_rows``, ...); sizes in bytes, times in
             milliseconds.
+        member: the place of the transaction in a version that it shares with others, from 0, see
+            :meth:`refdelta.DeltaTable.group_commit`; None if it has the version for itself.
 
     Example::
 
@@ -40,6 +42,7 @@ class CommitResult(Mapping[str, Any]):
     fallbacks: tuple[str, ...] = ()
     metrics: Mapping[str, Any] = field(default_factory=lambda: _NO_METRICS)
     statement_attempts: int = 1
+    member: int | None = None
 
     def _items(self) -> dict[str, Any]:
         own = {"version": self.version, "attempts": self.attempts, "statement_attempts": self.statement_attempts}

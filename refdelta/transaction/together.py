@@ -16,7 +16,7 @@ from refdelta.engine.log.managed_committer import ManagedCommitter
 from refdelta.engine.log.managed_log import CatalogReplacedError, Proposal
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import ConcurrentModificationError, InvalidLogError, StoreError
-from refdelta.transaction.driver import RetryPolicy, Shell
+from refdelta.transaction.driver import NO_CHECKS, RetryPolicy, RowChecks, Shell
 from refdelta.transaction.events import watching
 from refdelta_storage.errors import StorageError
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
     from refdelta.engine.log.identity import CommitIdentity
     from refdelta.engine.log.managed_log import Exists, ManagedStore
-    from refdelta.transaction.driver import ConfirmRows, LocateRows, MatchRows
     from refdelta_storage.base import Committed, Unknown
 
 _TRIES = 2
@@ -55,9 +54,7 @@ class Part:
     policy: RetryPolicy
     seen_at: float | None = None
     base: CommitIdentity | None = None
-    match_rows: MatchRows | None = None
-    locate_rows: LocateRows | None = None
-    confirm_rows: ConfirmRows | None = None
+    checks: RowChecks = NO_CHECKS
     inline_vectors: bool = False
 
 
@@ -104,8 +101,8 @@ def commit_parts(
         committer = ManagedCommitter(
             part.log, part.prepared.read_version, seen_at=part.seen_at, base=part.base, clock=clock
         )
-        of_rows = (part.match_rows, part.locate_rows, part.confirm_rows)
-        shells.append(Shell(part.log, committer, part.policy, clock, sleep, uniform, *of_rows, part.inline_vectors))
+        checks = {part.prepared.txn_id: part.checks}
+        shells.append(Shell(part.log, committer, checks, part.policy, part.inline_vectors, clock, sleep, uniform))
     tallies = [CommitTally() for _ in parts]
     pinned = {number for number, part in enumerate(parts) if part.pinned}
 

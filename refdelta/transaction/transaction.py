@@ -51,7 +51,7 @@ from refdelta.transaction.commit_info import (
     texts,
     unrecorded,
 )
-from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, commit
+from refdelta.transaction.driver import CERTAIN_FAILURES, RetryPolicy, RowChecks, commit
 from refdelta.transaction.events import watching
 from refdelta.transaction.options import CommitOptions, check_options, checked
 from refdelta.transaction.ownership import OwnedFiles
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from refdelta.core.log.actions import Txn
     from refdelta.core.rows.relocation import RelocationById
     from refdelta.expressions.expression import Predicate
+    from refdelta.transaction.group import CommitGroup
     from refdelta.transaction.rehearsal import RecordedCommit, Rehearsal
     from refdelta.transaction.together import Part
     from refdelta_storage import Store
@@ -139,6 +140,7 @@ class Transaction:
         self.row_matching = RowMatching()
         self.result_snapshot: Snapshot | None = None
         self.alone = False
+        self.group: CommitGroup | None = None
         self.reads_elsewhere: Callable[[Snapshot], None] | None = None
         self.commits_at_once = False  # by the call that stages its statement; see lose_early
         self.kept_groups: tuple[Group, ...] = ()
@@ -630,9 +632,7 @@ class Transaction:
             for row_level in (True, False) if self.vectors else (False,):
                 changes = dataclasses.replace(prepared.changes, row_level=row_level)
                 asked = structs.replace(prepared, level=level, changes=changes)
-                found.append(
-                    rehearse(self.store, asked, winner, self._match_rows, self._locate_rows, self._confirm_rows)
-                )
+                found.append(rehearse(self.store, asked, winner, self._for_driver()["checks"]))
         return found
 
     def lose_early(self, operation: str) -> None:
@@ -675,12 +675,17 @@ class Transaction:
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:
             self._check_no_vacuum()
-            outcome = commit(self.store, self._prepared(described), **self._for_driver())
+            prepared, given = self._prepared(described), self._for_driver()
+            group = self.group if self.group is not None and self.group.takes(self.properties) else None
+            if group is not None:
+                outcome = group.commit(prepared, given["checks"], self.properties, self._own.files)
+            else:
+                outcome = commit(self.store, prepared, **given)
         except BaseException as error:
             self.failed(error)
             self.placed(error)
             raise
-        return self._concluded(described, outcome)
+        return self._concluded(described, outcome, group)
 
     def _check_no_vacuum(self) -> None:
         if self.snapshot is not None and self._reads.unowned_since is not None:
@@ -693,16 +698,19 @@ class Transaction:
             "policy": RetryPolicy.of(self.properties),
             "seen_at": self._seen_at,
             "base": CommitIdentity.of(self.snapshot) if self.snapshot else None,
-            "match_rows": self._match_rows,
-            "locate_rows": self._locate_rows,
-            "confirm_rows": self._confirm_rows,
+            "checks": RowChecks(self._match_rows, self._locate_rows, self._confirm_rows),
             "inline_vectors": self._table_properties.inline_deletion_vectors,
         }
 
-    def _concluded(self, described: CommitDescription, outcome: CommitOutcome) -> CommitResult:
+    def _concluded(
+        self, described: CommitDescription, outcome: CommitOutcome, group: CommitGroup | None = None
+    ) -> CommitResult:
         abort_files(self.store, outcome.unused)
         written, self._own.files, self.kept_groups = self._own.files, [], outcome.groups
-        if outcome.version is not None:
+        if group is not None:
+            # The hooks after a version run once, and so does an auto-compaction: with its first transaction.
+            self.result_snapshot = None if outcome.member else group.snapshot
+        elif outcome.version is not None:
             self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
             self.alone = newest and outcome.attempts == 1
@@ -712,6 +720,7 @@ class Transaction:
             rebased_over=outcome.rebased_over,
             fallbacks=outcome.fallbacks,
             metrics=self._result_metrics(described, outcome.attempts - 1),
+            member=outcome.member,
         )
 
     def _prepared(self, described: CommitDescription, *, spans_tables: bool = False) -> PreparedCommit:

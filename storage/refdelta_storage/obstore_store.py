@@ -15,8 +15,8 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from refdelta_storage import remote
 from refdelta_storage.azure import AzureCli, BearerToken
-from refdelta_storage.base import Capabilities, check_key
-from refdelta_storage.clients import PATIENCE, UPLOADS, Patience, together
+from refdelta_storage.base import check_key
+from refdelta_storage.clients import UPLOADS, Patience, together
 from refdelta_storage.errors import InvalidOptionError, StorageError, redact, secrets_of
 from refdelta_storage.remote import RemoteStore, Seen, etag, milliseconds
 from refdelta_storage.s3 import is_amazon
@@ -129,17 +129,10 @@ class ObstoreStore(RemoteStore):
     bulk: ClassVar[int] = 256
     page: ClassVar[int] = 1000
 
-    def __init__(
-        self,
-        client: ObstoreClient,
-        uri: str,
-        bucket: str,
-        root: str,
-        capabilities: Capabilities,
-        patience: Patience = PATIENCE,
-    ) -> None:
-        super().__init__(cast("Any", client), uri, bucket, root, capabilities, patience)
-        self.ordered = client.service != "Azure" and not bucket.endswith("--x-s3")
+    @property
+    def ordered(self) -> bool:
+        """False for Azure, and for the directory buckets of S3 Express."""
+        return self._obstore.service != "Azure" and not self._bucket.endswith("--x-s3")
 
     def is_amazon(self) -> bool:
         """Whether the service is Amazon's own, which documents conditional puts. No request is made."""
@@ -147,8 +140,12 @@ class ObstoreStore(RemoteStore):
         endpoint = config.get("aws_endpoint_url_s3") or config.get("endpoint")
         return not endpoint or is_amazon(str(endpoint))
 
+    @property
+    def _obstore(self) -> ObstoreClient:
+        return cast("ObstoreClient", self._client)
+
     def _store(self, *, repeating: bool = False) -> Any:
-        return cast("ObstoreClient", self._client).store(repeating=repeating)
+        return self._obstore.store(repeating=repeating)
 
     async def _create(self, name: str, data: bytes) -> None:
         await self._store().put_async(name, data, mode="create", use_multipart=False)
@@ -208,7 +205,7 @@ class ObstoreStore(RemoteStore):
         return page, None
 
     async def _remove(self, names: builtins.list[str]) -> None:
-        if len(names) > 1 and cast("ObstoreClient", self._client).service == "GCS":  # it has no request for many
+        if len(names) > 1 and self._obstore.service == "GCS":  # it has no request for many
             await together(self._remove([name]) for name in names)
             return
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from refdelta_storage.azure import PROMISES as AZURE_PROMISES
@@ -103,6 +103,11 @@ def _no_lock(name: str, value: Any) -> None:
         f"option {name!r}: writers that commit under a lock ({value!r}) do not see conditional puts, and would "
         "overwrite them; every writer of a table has to use the same way"
     )
+
+
+def _checked_certificates(name: str, value: Any) -> None:
+    if truth(name, value):
+        raise InvalidOptionError(f"option {name!r}: the certificate of a server is always checked")
 
 
 def _addressing(name: str, value: Any) -> str:
@@ -225,7 +230,7 @@ class UriScheme:
         bucket, _, path = _place_in(uri).partition("/")
         client = ObstoreClient(service, bucket, config_of(service, arguments), patience)
         checked_client(client, self.name, lambda name: self._unknown(name, own))
-        store = ObstoreStore(client, uri, bucket, path, self.promises, patience)
+        store = ObstoreStore(cast("Any", client), uri, bucket, path, self.promises, patience)
         return _trusted(store, told, client.name, int(service == "S3"), ObstoreStore.is_amazon)
 
     def _understood(
@@ -376,6 +381,7 @@ _WAITING = (
     Option(("max_retries",), (_PATIENCE, "retries"), _count),
     Option(("retry_timeout",), (_PATIENCE, "total"), seconds),
 )
+_CERTIFICATES = Option(("allow_invalid_certificates",), (), _checked_certificates)
 _AWS = ("aws_", "")
 _AZURE = ("azure_storage_", "azure_", "")
 _GOOGLE = ("google_", "")
@@ -386,7 +392,7 @@ def _s3(client: Client, uri: str, root: str, patience: Patience, told: bool | No
     bucket, _, path = root.partition("/")
     if root.startswith("arn:"):
         bucket, path = client.file_system().split_path(root)[:2]
-    store = S3Store(client, uri, bucket, path, patience=patience)
+    store = S3Store(client, uri, bucket, path, S3_PROMISES, patience)
     place = f"{client.name} {bucket}"
     return _trusted(store, told, place, rounds=1, exempt=S3Store.is_amazon)
 
@@ -519,6 +525,7 @@ S3 = UriScheme(
         Option(_names(_AWS, "virtual_hosted_style_request"), ("config_kwargs", "s3", "addressing_style"), _addressing),
         *_WAITING,
         Option(_names(_AWS, "allow_http"), (_HTTP,), truth),
+        _CERTIFICATES,
         Option(_names(_AWS, "conditional_put", "copy_if_not_exists"), (), _etag_only),
         Option(_names(_AWS, "s3_locking_provider", "s3_dynamo_db_table_name", "delta_dynamo_table_name"), (), _no_lock),
         Option(_names(_AWS, "s3_allow_unsafe_rename"), (), truth),  # there is no rename here
@@ -558,6 +565,7 @@ AZURE = UriScheme(
         Option(_names(_AZURE, "skip_signature", "anon"), ("anon",), truth),
         *_WAITING,
         Option(_names(_AZURE, "allow_http"), (_HTTP,), truth),
+        _CERTIFICATES,
     ),
     finish=_azure_arguments,
     environment=(
@@ -590,6 +598,7 @@ GCS = UriScheme(
         Option((*_names(_GOOGLE, "base_url", "endpoint_url"), "endpoint"), ("endpoint_url",), _address),
         *_WAITING,
         Option(_names(_GOOGLE, "allow_http"), (_HTTP,), truth),
+        _CERTIFICATES,
     ),
     finish=_gcs_arguments,
     environment=(

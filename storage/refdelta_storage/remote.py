@@ -68,8 +68,6 @@ class RemoteStore(Store):
     """How many objects one request deletes at most."""
     page: ClassVar[int]
     """How many objects one request lists at most."""
-    ordered: bool
-    """Whether the service lists in the byte order of UTF-8. Otherwise a listing is sorted before it begins."""
 
     def __init__(
         self,
@@ -100,6 +98,11 @@ class RemoteStore(Store):
         return self._capabilities
 
     # -- what a service does in its own way; names are those of objects in the bucket
+
+    @property
+    @abstractmethod
+    def ordered(self) -> bool:
+        """Whether the service lists in the byte order of UTF-8. Otherwise a listing is sorted before it begins."""
 
     @abstractmethod
     async def _create(self, name: str, data: bytes) -> None:

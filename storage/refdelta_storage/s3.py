@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from refdelta_storage.base import Capabilities
-from refdelta_storage.clients import PATIENCE, Client, Patience, upload_parts
+from refdelta_storage.clients import upload_parts
 from refdelta_storage.errors import StorageError, class_names
 from refdelta_storage.remote import RemoteStore, Seen, etag, has_utf8, milliseconds
 
@@ -44,18 +44,10 @@ class S3Store(RemoteStore):
     bulk: ClassVar[int] = 1000
     page: ClassVar[int] = 1000
 
-    def __init__(
-        self,
-        client: Client,
-        uri: str,
-        bucket: str,
-        root: str,
-        capabilities: Capabilities = PROMISES,
-        patience: Patience = PATIENCE,
-    ) -> None:
-        super().__init__(client, uri, bucket, root, capabilities, patience)
-        # The directory buckets of S3 Express list in an order of their own, and know no start.
-        self.ordered = not bucket.endswith("--x-s3")
+    @property
+    def ordered(self) -> bool:
+        """False for the directory buckets of S3 Express, which list in an order of their own and know no start."""
+        return not self._bucket.endswith("--x-s3")
 
     def is_amazon(self) -> bool:
         """Whether the service is Amazon's own, which documents conditional puts. No request is made."""

@@ -21,7 +21,6 @@ from refdelta import CommitProperties
 from refdelta.engine.log import cleanup, identity
 from refdelta.engine.log.location import open_location
 from refdelta.transaction import background
-from servers.running import AZURE_ACCOUNT, AZURE_KEY, S3_KEY, S3_SECRET
 
 OLD = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 days"}
 ROW = pa.table({"id": pa.array([1], pa.int64())})
@@ -75,21 +74,7 @@ def of_deltalake(backend, request):
     """The options by which deltalake opens a place."""
     if backend == "local":
         return None
-    if backend == "azure":
-        server = request.getfixturevalue("azure_server")
-        return {
-            "azure_storage_account_name": AZURE_ACCOUNT,
-            "azure_storage_account_key": AZURE_KEY,
-            "azure_storage_endpoint": f"{server.endpoint}/{AZURE_ACCOUNT}",
-            "allow_http": "true",
-        }
-    return {
-        "AWS_ACCESS_KEY_ID": S3_KEY,
-        "AWS_SECRET_ACCESS_KEY": S3_SECRET,
-        "AWS_ENDPOINT_URL": request.getfixturevalue("s3_server").endpoint,
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
+    return request.getfixturevalue(f"{backend}_server").of_deltalake()
 
 
 def make_old(place, held):

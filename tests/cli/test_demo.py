@@ -1,6 +1,6 @@
 """The main job on a part of its data: it does what it says, and it notices when something is wrong.
 
-Tests of demo.changes, demo.run, demo.with_catalog.
+Tests of demo.changes, demo.groups, demo.run, demo.with_catalog.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta.cli import running
 from refdelta.crosscheck.oracle import OracleUnavailableError
 from refdelta.demo import changes as demo_changes
+from refdelta.demo import groups as demo_groups
 from refdelta.demo import rows as demo_rows
 from refdelta.demo import run as demo
 from refdelta.demo import with_catalog as demo_catalog
@@ -409,3 +410,13 @@ def test_the_same_through_a_catalog(some, tmp_path):
     assert len(problems) == 3
     with pytest.raises(UnsupportedFeatureError, match="catalog"):
         DeltaTable(place.uri)
+
+
+@pytest.mark.tier("test")
+def test_a_hundred_small_writers_share_versions(some, tmp_path):
+    outcomes, checks = demo_groups.append_small(demo.TableLocation(str(tmp_path / "flights")), some)
+    assert [check.problem for check in checks] == [None] * 4
+    alone, grouped = outcomes
+    assert sorted(alone.versions) == list(range(1, 101))
+    assert alone.members == (None,) * 100
+    assert len(set(grouped.versions)) < 50

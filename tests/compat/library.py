@@ -1,8 +1,9 @@
 """A script of a library on the compat module, in an environment without deltalake.
 
-    python -P tests/compat/library.py NAME
+    python -P tests/compat/library.py NAME [URI OPTIONS]
 
-It runs ``libraries/NAME.py`` in the current folder, and checks that refdelta made each commit of the tables in it.
+It runs ``libraries/NAME.py`` with the place of its tables and the storage options as JSON, by deltalake's names, and
+checks that refdelta made each commit of the tables there. Without a place, it is the current folder.
 ``.ci/environments.py libraries`` makes the environments.
 """
 
@@ -11,10 +12,15 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import runpy
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from refdelta_storage import Store
 
 DISTRIBUTIONS = {"ibis": "ibis-framework", "dagster": "dagster-deltalake"}
 """The distributions of libraries that have another name than theirs."""
@@ -27,22 +33,28 @@ QUIET = {
 """No usage reports from a test."""
 
 
-def commits(folder: Path) -> list[str]:
-    """The engines of all commits of the tables in a folder."""
+def commits(store: Store) -> list[str]:
+    """The engines of all commits of the tables in a store."""
     found = []
-    for log in sorted(folder.rglob("_delta_log/" + "[0-9]" * 20 + ".json")):
-        actions = [json.loads(line) for line in log.read_text().splitlines()]
-        found += [action["commitInfo"]["engineInfo"] for action in actions if "commitInfo" in action]
+    for info in store.list():
+        if re.search(r"(^|/)_delta_log/\d{20}\.json$", info.key):
+            actions = [json.loads(line) for line in store.get(info.key).splitlines()]
+            found += [action["commitInfo"]["engineInfo"] for action in actions if "commitInfo" in action]
     return found
 
 
-def main(name: str) -> None:
+def main(name: str, lake: str = "", options: str = "null") -> None:
     """Run the script of a library, check the tables, and print its version and the number of commits."""
+    from refdelta_storage import open_store
+
     os.environ.update(QUIET)
-    runpy.run_path(str(Path(__file__).parent / "libraries" / f"{name}.py"), run_name="__main__")
+    lake = lake or str(Path.cwd())
+    script = str(Path(__file__).parent / "libraries" / f"{name}.py")
+    sys.argv = [script, lake, options]
+    runpy.run_path(script, run_name="__main__")
     deltalake = importlib.import_module("deltalake")
     assert deltalake.__name__ == "refdelta.compat.deltalake", deltalake
-    engines = commits(Path())
+    engines = commits(open_store(lake, json.loads(options)))
     assert engines
     assert all(engine.startswith("refdelta/") for engine in engines), engines
     named = DISTRIBUTIONS.get(name, name)
@@ -50,4 +62,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

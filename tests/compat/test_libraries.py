@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from by_path import loaded
+from refdelta_storage import open_store
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide" / "other-libraries.md"
@@ -26,21 +27,25 @@ def test_each_library_has_a_script_and_a_row_in_the_guide():
     assert f"library: [{', '.join(environments.LIBRARIES)}]" in workflow
 
 
-def test_the_engines_are_those_of_all_tables_in_a_folder(tmp_path):
+def test_the_engines_are_those_of_all_tables_in_a_store(tmp_path):
     for table, engine in (("a", "refdelta/1"), ("b/c", "delta-rs:py-1")):
         log = tmp_path / table / "_delta_log"
         log.mkdir(parents=True)
         (log / f"{0:020}.json").write_text(f"{json.dumps({'commitInfo': {'engineInfo': engine}})}\n{{}}\n")
         (log / f"{0:020}.crc").write_text("{}")
-    assert library.commits(tmp_path) == ["refdelta/1", "delta-rs:py-1"]
+    assert library.commits(open_store(tmp_path)) == ["refdelta/1", "delta-rs:py-1"]
 
 
 @pytest.mark.tier("test")
+@pytest.mark.parametrize("place", ["a folder", "s3"])
 @pytest.mark.parametrize("name", environments.LIBRARIES)
-def test_a_library_uses_refdelta_under_the_name_of_deltalake(name, tmp_path):
+def test_a_library_uses_refdelta_under_the_name_of_deltalake(name, place, tmp_path, request):
     inside = environments.libraries_folder(name) / "bin" / "python"
     if not inside.exists():
         pytest.skip(f"{name} is not installed: make libraries LIBRARIES={name}")
     command = [inside, "-P", ROOT / "tests/compat/library.py", name]
+    if place == "s3":
+        server = request.getfixturevalue("s3_server")
+        command += [server.place().uri, json.dumps(server.of_deltalake())]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

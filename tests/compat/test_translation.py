@@ -323,6 +323,19 @@ def test_arguments_that_deltalake_refuses(table, library):
         table.vacuum(None, True, True, None, None, True, full=True)
 
 
+@pytest.mark.parametrize("library", [compat], ids=["compat"])
+def test_datafusion_is_told_what_it_takes_in_place_of_a_table(table):
+    from datafusion import SessionContext
+
+    context = SessionContext()
+    with pytest.raises(ValueError, match=r"use context.register_dataset\(name, table.to_pyarrow_dataset\(\)\)"):
+        context.register_table("t", table)
+    context.register_dataset("t", table.to_pyarrow_dataset())
+    assert context.sql("select count(*) n from t").to_pydict() == {"n": [table.count()]}
+    context.from_arrow(table.to_pyarrow_table(), "copy")
+    assert context.sql("select count(*) n from copy").to_pydict() == {"n": [table.count()]}
+
+
 @BOTH
 def test_a_compaction_by_hand(tmp_path, library):
     for start in (0, 1):

@@ -8,7 +8,6 @@ import pytest
 
 from kills.engines import SCHEMA, one, race
 from refdelta import DeltaTable, write_deltalake
-from servers.running import S3_KEY, S3_SECRET
 
 WRITERS = ("refdelta-0", "deltalake-0", "refdelta-1", "deltalake-1")
 
@@ -45,13 +44,7 @@ def test_at_once_on_local_disk(tmp_path, created_by):
 
 def test_at_once_on_s3(s3_server):
     place = s3_server.place()
-    theirs = {
-        "AWS_ACCESS_KEY_ID": S3_KEY,
-        "AWS_SECRET_ACCESS_KEY": S3_SECRET,
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": s3_server.endpoint,
-        "AWS_ALLOW_HTTP": "true",
-    }
+    theirs = s3_server.of_deltalake()
     write_deltalake(place.uri, one("first", 0), storage_options=place.options)
     expected, _ = race(place.uri, WRITERS, 5, {"refdelta": place.options, "deltalake": theirs})
     assert_all_there(place.uri, expected, place.options, theirs)

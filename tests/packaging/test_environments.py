@@ -3,6 +3,7 @@
 import re
 import subprocess
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 from unittest import mock
 
@@ -51,18 +52,23 @@ def test_libraries_are_installed_without_deltalake_and_fail_by_their_scripts(mon
         called.append(command)
         if "--override" in command:
             overrides.append(Path(command[command.index("--override") + 1]).read_text())
-        failed = command[-1] == "dlt"
+        failed = command[-3:] == ["dlt", "s3://tables/1/dlt", "{}"]
         return mock.Mock(returncode=int(failed), stdout="noise\npolars 2: 6 commits\n", stderr="refused\n")
 
+    server = mock.Mock(place=lambda name: mock.Mock(uri=f"s3://tables/1/{name}"), of_deltalake=dict)
+    monkeypatch.setattr(environments, "s3_server", lambda: nullcontext(server))
     monkeypatch.setattr(environments.subprocess, "run", run)
     assert environments.main(["libraries", "polars"]) == 0
-    assert capsys.readouterr().out == "polars 2: 6 commits\n"
+    assert capsys.readouterr().out == "polars 2: 6 commits\npolars 2: 6 commits on S3\n"
     assert overrides == ["deltalake; sys_platform == 'none'\n"]
     assert [command[-3:] for command in called if "refdelta.compat" in command] == [
         ["-m", "refdelta.compat", "install"]
     ]
-    assert environments.main(["--today", "libraries", "dlt", "polars"]) == 1
-    assert capsys.readouterr().out == "refused\n\npolars 2: 6 commits\n"
+    assert environments.main(["--today", "libraries", "dlt"]) == 1
+    assert capsys.readouterr().out == "polars 2: 6 commits\nrefused\n on S3\n"
+    monkeypatch.setattr(environments, "s3_server", nullcontext)
+    assert environments.main(["--today", "libraries", "dlt"]) == 0
+    assert capsys.readouterr().out == "polars 2: 6 commits\n"
     installs = [command for command in called if "--override" in command]
     assert ["--exclude-newer" in command for command in installs] == [True, False, False]
 

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import http.client
 import itertools
+import json
 import os
 import re
 import shutil
@@ -127,6 +128,10 @@ class Server(abc.ABC):
         """Storage options, as users of fsspec's file system write them."""
 
     @abc.abstractmethod
+    def of_deltalake(self, endpoint: str | None = None) -> dict[str, str]:
+        """Storage options by deltalake's names."""
+
+    @abc.abstractmethod
     def _command(self) -> list[str]:
         """What starts it."""
 
@@ -169,6 +174,10 @@ class S3Server(Server):
     def options(self, endpoint: str | None = None) -> dict[str, Any]:
         return {"key": S3_KEY, "secret": S3_SECRET, "endpoint_url": endpoint or self.endpoint}
 
+    def of_deltalake(self, endpoint: str | None = None) -> dict[str, str]:
+        login = {"AWS_ACCESS_KEY_ID": S3_KEY, "AWS_SECRET_ACCESS_KEY": S3_SECRET, "AWS_REGION": "us-east-1"}
+        return {**login, "AWS_ENDPOINT_URL": endpoint or self.endpoint, "AWS_ALLOW_HTTP": "true"}
+
     def _environment(self) -> dict[str, str]:
         return {"ROOT_ACCESS_KEY": S3_KEY, "ROOT_SECRET_KEY": S3_SECRET}
 
@@ -196,6 +205,11 @@ class AzureServer(Server):
 
     def options(self, endpoint: str | None = None) -> dict[str, Any]:
         return {"connection_string": self.connection_string(endpoint)}
+
+    def of_deltalake(self, endpoint: str | None = None) -> dict[str, str]:
+        login = {"azure_storage_account_name": AZURE_ACCOUNT, "azure_storage_account_key": AZURE_KEY}
+        where = f"{endpoint or self.endpoint}/{AZURE_ACCOUNT}"
+        return {**login, "azure_storage_endpoint": where, "allow_http": "true"}
 
     def connection_string(self, endpoint: str | None = None) -> str:
         return (
@@ -228,6 +242,11 @@ class GcsServer(Server):
 
     def options(self, endpoint: str | None = None) -> dict[str, Any]:
         return {"token": "anon", "endpoint_url": endpoint or self.endpoint}
+
+    def of_deltalake(self, endpoint: str | None = None) -> dict[str, str]:
+        account = {"gcs_base_url": endpoint or self.endpoint, "disable_oauth": True}
+        nobody = {"client_email": "", "private_key": "", "private_key_id": ""}
+        return {"google_service_account_key": json.dumps({**account, **nobody})}
 
     def understood(self, request: Message) -> Message:
         """Of Google's XML interface, which obstore speaks, it has no PUT: that is an upload by the JSON interface."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from refdelta_storage import Committed, Exists, Unknown, open_store
 from refdelta_storage.testing import assert_one_winner
-from servers.running import AzureServer, Place, S3Server, Server
+from servers.running import AzureServer, GcsServer, Place, S3Server, Server
 
 PROCESSES, THREADS = 5, 10
 OUTCOMES = {"Committed": Committed, "Exists": Exists, "Unknown": Unknown}
@@ -75,6 +75,7 @@ def main() -> None:
             ("local, with fsync", None),
             ("S3: versitygw", S3Server),
             ("Azure: Azurite", AzureServer),
+            ("GCS: fake-gcs-server", GcsServer),
         ]
         print("| place | races | writers in each | won by exactly one | seconds |\n| --- | --- | --- | --- | --- |")
         for name, make in servers:

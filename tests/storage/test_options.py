@@ -256,6 +256,14 @@ class TestTables:
             },
         }
 
+    @pytest.mark.parametrize("uri", ["s3://b/t", "az://b/t", "gs://b/t"])
+    @pytest.mark.parametrize("client", ["fsspec", "obstore"])
+    def test_certificates_are_checked(self, uri, client):
+        given = {"anon": "true", "client": client, **({"account_name": "a"} if uri.startswith("az") else {})}
+        assert open_store(uri, {**given, "allow_invalid_certificates": "false"}).uri == uri
+        with pytest.raises(InvalidOptionError, match="'allow_invalid_certificates': the certificate of a server is"):
+            open_store(uri, {**given, "allow_invalid_certificates": "true"})
+
     def test_checksums_are_for_services_that_know_them(self, s3, monkeypatch):
         rare = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
         endpoint = {"endpoint_url": "https://storage.example.com"}

@@ -196,7 +196,7 @@ class TestListings:
         """Directory buckets: no start, prefixes that end with a folder, and no order."""
         place = s3_server.place()
         store = open_store(place.uri, {**place.options, "put_if_absent": "true"})
-        store.ordered = False
+        monkeypatch.setattr(S3Store, "ordered", False)
         asked = []
         call = S3Store._call
 

@@ -436,6 +436,18 @@ class DeltaTable:
             self._pruned(file_pruning_predicate),
         )
 
+    def __datafusion_table_provider__(self, session: Any = None) -> Any:
+        """Refuse: a table provider is a structure of Rust.
+
+        Raises:
+            InvalidArgumentError: names what DataFusion reads instead.
+        """
+        raise InvalidArgumentError(
+            "DataFusion takes no DeltaTable of refdelta: a table provider is a structure of Rust; use "
+            "context.register_dataset(name, table.to_pyarrow_dataset()), or for tables that a dataset refuses "
+            "context.from_arrow(table.to_pyarrow_table(), name)"
+        )
+
     def load_cdf(
         self,
         starting_version: int = 0,

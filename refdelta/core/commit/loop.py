@@ -109,10 +109,9 @@ def group_loop(members: Sequence[Member], limits: Limits | None = None) -> effec
         limits: the limits of this version; None for the defaults.
 
     Returns:
-        None, as ``StopIteration.value``: the ends are the ``outcome`` of each. At least one has ended.
+        None, as ``StopIteration.value``: the ends are the ``outcome`` of each, which is an error where
+        :func:`commit_loop` would raise it. At least one has ended.
 
-    Raises:
-        As :func:`commit_loop`, but for conflicts: the error of all members that have no outcome then.
     """
     return _Loop([one for one in members if one.outcome is None], limits or Limits()).run()
 
@@ -140,8 +139,27 @@ class _Loop:
         # The mean size of the winners that were read last, in bytes.
         self.winner_bytes = 1
         self.body = CommitBody()
+        for member in members:
+            member.stale = True  # of an earlier loop, which left it out
 
     def run(self) -> effects.Steps[None]:
+        try:
+            yield from self._run()
+        except CommitOutcomeUnknownError as error:
+            for member in self._attempted():
+                own = CommitOutcomeUnknownError(error.why, error.version, member.prepared.txn_id)
+                own.__cause__ = error.__cause__
+                self._end(member, own)
+        except Exception as error:  # noqa: BLE001 - it is certain that nothing was committed
+            for member in self._attempted():
+                self._end(member, error)
+
+    def _attempted(self) -> list[Member]:
+        """The members that the last put was to commit; before any put, all of them."""
+        names = {member.prepared.txn_id for member in self.body.members}
+        return [one for one in self.members if one.prepared.txn_id in names] or list(self.members)
+
+    def _run(self) -> effects.Steps[None]:
         first = min(member.base for member in self.members)
         if first < self.base and (yield from self._catch_up(first, self.base)):
             return

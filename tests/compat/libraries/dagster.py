@@ -1,17 +1,22 @@
 """Dagster: the I/O managers of dagster-deltalake-pandas and -polars, with partitions, and the table resource."""
 
-from pathlib import Path
+import json
+import sys
 
 import pandas as pd
 import polars as pl
 from dagster import AssetExecutionContext, Definitions, StaticPartitionsDefinition, asset, materialize
-from dagster_deltalake import DeltaTableResource, LocalConfig
+from dagster_deltalake import DeltaTableResource, LocalConfig, S3Config
 from dagster_deltalake_pandas import DeltaLakePandasIOManager
 from dagster_deltalake_polars import DeltaLakePolarsIOManager
 from deltalake import DeltaTable
 
 lands = StaticPartitionsDefinition(["BW", "NW"])
-where = {"root_uri": "lake", "storage_options": LocalConfig()}
+lake, options = sys.argv[1], json.loads(sys.argv[2])
+config = LocalConfig()
+if options:
+    config = S3Config(**{name.lower().removeprefix("aws_"): value for name, value in options.items()})
+where = {"root_uri": lake, "storage_options": config}
 seen = {}
 
 
@@ -45,7 +50,7 @@ def size(table: DeltaTableResource) -> int:
 resources = {
     "pandas": DeltaLakePandasIOManager(**where),
     "polars": DeltaLakePolarsIOManager(**where),
-    "table": DeltaTableResource(url=str(Path("lake/pandas/counted").resolve()), storage_options=LocalConfig()),
+    "table": DeltaTableResource(url=f"{lake}/pandas/counted", storage_options=config),
 }
 Definitions(assets=[towns, counted, parted, doubled, size], resources=resources)
 for _ in range(2):  # the second time overwrites
@@ -53,7 +58,11 @@ for _ in range(2):  # the second time overwrites
     for land in ("BW", "NW"):
         assert materialize([parted, doubled], resources=resources, partition_key=land).success
 assert seen == {"pandas": [1, 2], "polars": ["BW", "NW", "BW", "NW"]}
-assert DeltaTable("lake/pandas/counted").to_pandas()["n"].tolist() == [2, 2]
-found = DeltaTable("lake/polars/doubled").to_pyarrow_table().sort_by([("land", "ascending"), ("id", "ascending")])
+assert DeltaTable(f"{lake}/pandas/counted", storage_options=options).to_pandas()["n"].tolist() == [2, 2]
+found = (
+    DeltaTable(f"{lake}/polars/doubled", storage_options=options)
+    .to_pyarrow_table()
+    .sort_by([("land", "ascending"), ("id", "ascending")])
+)
 assert found.to_pydict() == {"id": [2, 4, 2, 4], "land": ["BW", "BW", "NW", "NW"]}
 assert materialize([size], resources=resources).output_for_node("size") == 2

@@ -1,13 +1,25 @@
 """dlt: the filesystem destination with table_format="delta": append, replace, upsert, nested tables, a new column."""
 
+import json
+import sys
 from pathlib import Path
 
 import dlt
+from dlt.common.configuration.specs import AwsCredentials
 from dlt.common.libs.deltalake import get_delta_tables
 
+lake, options = sys.argv[1], json.loads(sys.argv[2])
+login = None
+if options:
+    login = AwsCredentials(
+        aws_access_key_id=options["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
+        region_name=options["AWS_REGION"],
+        endpoint_url=options["AWS_ENDPOINT_URL"],
+    )
 pipeline = dlt.pipeline(
     "towns",
-    destination=dlt.destinations.filesystem(Path("lake").resolve().as_uri()),
+    destination=dlt.destinations.filesystem(lake if options else Path(lake).as_uri(), credentials=login),
     dataset_name="towns",
     pipelines_dir=str(Path("state").resolve()),
 )

@@ -1,14 +1,18 @@
 """DuckDB: results of queries as the rows of write_deltalake, and queries over the dataset and the stream of a table."""
 
+import json
+import sys
+
 import duckdb
 from deltalake import DeltaTable, write_deltalake
 
+lake, options = sys.argv[1], json.loads(sys.argv[2])
+uri, place = f"{lake}/towns", {"storage_options": options}
 rows = duckdb.sql("select i as id, i % 3 as part, 'town ' || i as town from range(100) r(i)")
-write_deltalake("towns", rows.to_arrow_table(), partition_by=["part"])
-write_deltalake(
-    "towns", duckdb.sql("select 100::bigint id, 1::bigint part, 'Ulm' town").to_arrow_reader(), mode="append"
-)
-table = DeltaTable("towns")
+write_deltalake(uri, rows.to_arrow_table(), partition_by=["part"], **place)
+one = duckdb.sql("select 100::bigint id, 1::bigint part, 'Ulm' town")
+write_deltalake(uri, one.to_arrow_reader(), mode="append", **place)
+table = DeltaTable(uri, **place)
 table.delete("id < 10")
 
 dataset = table.to_pyarrow_dataset()

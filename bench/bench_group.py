@@ -1,0 +1,187 @@
+"""Group commit: the threads of one process that commit to one table together, beside the same threads each by itself.
+
+On S3 it is versitygw on this machine behind a proxy that makes each request late, as in bench_s3.py. The threads run in
+a process of their own, since the proxy's would share their interpreter. A version cannot be put more often than
+1/latency, whoever writes, and a thread cannot commit more often than 1/(2 latency), since its data file comes first.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from bench_log import RARELY
+from contest import Engine, Goal, ahead
+
+import refdelta
+from servers.install import ServerUnavailableError
+from servers.proxy import Proxy
+from servers.running import S3Server
+
+ROWS = 10
+_SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+VECTORS = {"delta.enableDeletionVectors": "true", **RARELY}
+SINGLE = "single commits"
+TOOK = "ms a transaction"
+"""Without opening the table."""
+
+
+LONER = Goal("at most 1.1 x single commits", 1.1, figure=TOOK, rival=SINGLE)
+
+
+def _rows(number: int) -> pa.Table:
+    return pa.table({"id": np.arange(number * ROWS, (number + 1) * ROWS), "v": np.zeros(ROWS, np.int64)})
+
+
+def work(uri: str, options: dict[str, str] | None, verb: str, threads: int, each: int, grouped: bool) -> dict:
+    """What the threads do, in a process of its own. Tells how long the transactions took, and their CPU."""
+    table = refdelta.DeltaTable(uri, storage_options=options)
+    group = table.group_commit() if grouped else None
+    handles = [refdelta.DeltaTable(uri, storage_options=options) for _ in range(0 if grouped else threads)]
+    took: list[float] = []
+
+    def statement(number: int):
+        return lambda txn: txn.append(_rows(number)) if verb == "append" else txn.delete(f"id = {number * ROWS}")
+
+    def run(thread: int) -> None:
+        for turn in range(each):
+            number = thread * each + turn
+            began = time.perf_counter()
+            if group and verb == "append":
+                group.append(_rows(number))
+            elif group:
+                group.transact(statement(number))
+            elif verb == "append":
+                refdelta.write_deltalake(handles[thread], _rows(number), mode="append")
+            else:
+                handles[thread].transact(statement(number))
+            took.append(time.perf_counter() - began)
+
+    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    cpu, began = time.process_time(), time.perf_counter()
+    for one in running:
+        one.start()
+    for one in running:
+        one.join()
+    if group:
+        group.close()
+    seconds = time.perf_counter() - began
+    count = threads * each
+    return {
+        "transactions/s": count / seconds,
+        TOOK: seconds * 1000 / count,
+        "p50 ms": float(np.percentile(took, 50)) * 1000,
+        "p99 ms": float(np.percentile(took, 99)) * 1000,
+        "CPU ms a transaction": (time.process_time() - cpu) * 1000 / count,
+        "versions": float(refdelta.DeltaTable(uri, storage_options=options).version()),
+    }
+
+
+@pytest.fixture(scope="module")
+def process():
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def slow_store():
+    try:
+        server = S3Server().start()
+    except ServerUnavailableError as error:
+        pytest.skip(str(error))
+    with Proxy(server, delay=0.06) as proxy:
+        yield proxy, server
+    server.stop()
+
+
+def _engines(process, verb, threads, each, place, options, direct):
+    """The group, and single commits: each run has a table of its own."""
+
+    def engine(name: str, *, grouped: bool) -> Engine:
+        def before() -> str:
+            uri = place()
+            made = refdelta.DeltaTable.create(uri, _SCHEMA, configuration=VECTORS, storage_options=direct)
+            if verb == "delete":
+                rows = pa.concat_tables([_rows(number) for number in range(threads * each)])
+                refdelta.write_deltalake(made, rows, mode="append")
+            return uri
+
+        def run(uri: str) -> dict:
+            return process.submit(work, uri, options, verb, threads, each, grouped).result()
+
+        def after(uri: str) -> None:
+            count = refdelta.DeltaTable(uri, storage_options=direct).count()
+            assert count == threads * each * (ROWS if verb == "append" else ROWS - 1)
+            if options is None:
+                shutil.rmtree(uri)
+
+        return Engine(name, run, before, after, settings="one process, a thread each")
+
+    return [engine("refdelta", grouped=True), engine(SINGLE, grouped=False)]
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def bench_group_appends(contest, size, process, folder, threads):
+    """Appends of ten rows on the local disk."""
+    each = size(smoke=3, default=60 // threads, full=400 // threads)
+
+    def place() -> str:
+        return tempfile.mkdtemp(dir=folder)
+
+    contest.run(
+        _engines(process, "append", threads, each, place, None, None),
+        rounds=size(smoke=1, default=5),
+        units=threads * each,
+        unit="transaction",
+        goals=[LONER] if threads == 1 else [ahead(SINGLE, 3, figure=TOOK)],
+        writers=threads,
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 16, 64])
+def bench_group_s3_appends(contest, size, process, slow_store, threads):
+    """Appends of ten rows at 60 ms a request."""
+    if threads > size(smoke=16, default=64):
+        pytest.skip("as many threads as a longer run has")
+    proxy, server = slow_store
+    each = size(smoke=2, default=8, full=30)
+    goals = {
+        1: [LONER],
+        16: [ahead(SINGLE, 4, figure=TOOK)],
+        64: [Goal("300 transactions/s", 1000 / 300, figure=TOOK), Goal("p99 under 400 ms", 400, figure="p99 ms")],
+    }
+    place = proxy.place()
+    contest.run(
+        _engines(process, "append", threads, each, lambda: proxy.place().uri, place.options, server.options()),
+        rounds=size(smoke=1, default=2),
+        warm=size(smoke=0, default=1),
+        units=threads * each,
+        unit="transaction",
+        goals=goals[threads],
+        writers=threads,
+        latency_ms=60,
+    )
+
+
+def bench_group_s3_deletes(contest, size, process, slow_store):
+    """DELETEs of different rows of one file, by sixteen threads at 60 ms a request."""
+    proxy, server = slow_store
+    threads, each = size(smoke=4, default=16), size(smoke=1, default=3, full=10)
+    place = proxy.place()
+    contest.run(
+        _engines(process, "delete", threads, each, lambda: proxy.place().uri, place.options, server.options()),
+        rounds=size(smoke=1, default=2),
+        warm=size(smoke=0, default=1),
+        units=threads * each,
+        unit="transaction",
+        goals=[ahead(SINGLE, 10, figure=TOOK)],
+        writers=threads,
+        latency_ms=60,
+    )
