@@ -612,7 +612,7 @@ def test_a_crash_before_any_statement_of_the_database_leaves_all_or_nothing(cata
 
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_a_lost_reply_is_looked_up_in_all_tables(catalog, monkeypatch, carried_out):
-    at_once, lost = sql.SqlCatalog.at_once, []
+    at_once, lost = sql.SqlCatalog._at_once, []
 
     def loses(self, what, run):
         if what.startswith("ratify") and not lost:
@@ -622,7 +622,7 @@ def test_a_lost_reply_is_looked_up_in_all_tables(catalog, monkeypatch, carried_o
             raise sql.LostError("no answer")
         return at_once(self, what, run)
 
-    monkeypatch.setattr(sql.SqlCatalog, "at_once", loses)
+    monkeypatch.setattr(sql.SqlCatalog, "_at_once", loses)
     with catalog.transaction() as tx:
         transfer(tx)
         tx.create_table("c", SCHEMA, commits=catalog.commits)
@@ -642,7 +642,7 @@ def test_a_database_without_answers_leaves_the_outcome_open_and_the_files(catalo
     tx = catalog.transaction(commit_properties=CommitProperties(max_commit_seconds=0))
     transfer(tx)
     before = files(tmp_path)
-    monkeypatch.setattr(sql.SqlCatalog, "at_once", loses)
+    monkeypatch.setattr(sql.SqlCatalog, "_at_once", loses)
     with pytest.raises(errors.CommitOutcomeUnknownError):
         tx.commit()
     assert files(tmp_path) == before
@@ -656,7 +656,7 @@ def test_a_database_that_fails_leaves_nothing(catalog, monkeypatch, tmp_path):
     tx = catalog.transaction()
     transfer(tx)
     with monkeypatch.context() as patch:
-        patch.setattr(sql.SqlCatalog, "at_once", fails)
+        patch.setattr(sql.SqlCatalog, "_at_once", fails)
         with pytest.raises(errors.StoreError, match="down"):
             tx.commit()
     assert (state(catalog), files(tmp_path)) == (START, before)
