@@ -23,6 +23,7 @@ import refdelta
 import refdelta.spark
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.catalog import SqlCatalog, UnityCatalog, open_catalog
+from refdelta.catalog.transaction import CatalogTransaction
 from refdelta.cli.app import app
 from refdelta.expressions.functions import ALIASES, FUNCTIONS
 from refdelta.expressions.sql_dialect import CAST_FUNCTIONS, CLOCKS, SHORTHANDS
@@ -48,6 +49,7 @@ def page() -> str:
         parts.append(_class("DeltaTable", DeltaTable, "DeltaTable"))
         parts += [_class(name, classes[name], how) for name, how in _REACHED.items()]
         parts.append(_class("SqlCatalog", SqlCatalog, "refdelta.catalog.SqlCatalog(url, warehouse, ...)"))
+        parts.append(_class("CatalogTransaction", CatalogTransaction, "catalog.transaction()"))
         parts.append(_class("UnityCatalog", UnityCatalog, "refdelta.catalog.UnityCatalog(url, token, ...)"))
         parts += [
             options.section(),
@@ -73,8 +75,10 @@ def site_pages() -> Iterator[tuple[str, Sequence[str], str]]:
         classes = {"DeltaTable": DeltaTable, **{name: type(value) for name, value in found.items()}}
         for title, cls in classes.items():
             yield title, [title], _documented(cls, title, level=1)
-    catalogs = [_documented(each) for each in (open_catalog, SqlCatalog, UnityCatalog)]
-    yield _page("Catalogs", ["SqlCatalog", "UnityCatalog"], "`from refdelta.catalog import ...`", catalogs)
+    catalogs = [_documented(each) for each in (open_catalog, SqlCatalog, CatalogTransaction, UnityCatalog)]
+    yield _page(
+        "Catalogs", ["SqlCatalog", "CatalogTransaction", "UnityCatalog"], "`from refdelta.catalog import ...`", catalogs
+    )
     where = "`from refdelta import ...`"
     # Their short sections would come before those of the functions that they await, where the site is searched.
     awaited = [name for name in _FUNCTIONS if name.endswith("_async")]

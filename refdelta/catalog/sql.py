@@ -431,7 +431,7 @@ class SqlCatalog(Catalog):
         raise StorageError(f"cannot {what}: {self.name} gave no answer: {lost}") from lost
 
     def _transaction(self, what: str, statements: Sequence[sa.Executable]) -> bool:
-        """Carry out statements, if the first one changes a row; see :meth:`at_once`."""
+        """Carry out statements, if the first one changes a row; see :meth:`_at_once`."""
 
         def run(connection: sa.Connection) -> bool:
             if connection.execute(statements[0]).rowcount == 0:  # of an INSERT it may be unknown, -1
@@ -440,9 +440,9 @@ class SqlCatalog(Catalog):
                 connection.execute(statement)
             return True
 
-        return self.at_once(what, run)
+        return self._at_once(what, run)
 
-    def at_once(self, what: str, run: Callable[[sa.Connection], bool]) -> bool:
+    def _at_once(self, what: str, run: Callable[[sa.Connection], bool]) -> bool:
         """Carry out a transaction of the database. If it is rolled back since it met another one, it is repeated.
 
         Args:
@@ -508,7 +508,7 @@ class SqlCatalog(Catalog):
             rows = connection.execute(sa.select(TABLES).where(TABLES.c.latest >= 0)).all()
         return {row.name: (entry_of(row, self.name), row.latest) for row in rows}
 
-    def ratify(self, proposals: Sequence[Proposal]) -> list[Committed | Exists | Unknown | None]:
+    def _ratify(self, proposals: Sequence[Proposal]) -> list[Committed | Exists | Unknown | None]:
         """Ratify the next versions of several tables by one transaction of the database: all of them or none.
 
         Args:
@@ -541,7 +541,7 @@ class SqlCatalog(Catalog):
         lost: LostError | None = None
         for _ in range(1 if rows else _TRIES):
             try:
-                if self.at_once(what, move):
+                if self._at_once(what, move):
                     return [Committed()] * len(proposals)
             except LostError as error:
                 lost = error
@@ -644,7 +644,7 @@ class SqlRatifier:
         catalog: the catalog.
         entry: the table.
         creates: whether the transaction that has it creates the table: its version 0 is in the folder, and other
-            readers find the table once one of its proposals is ratified (:meth:`SqlCatalog.ratify`).
+            readers find the table once one of its proposals is ratified (``SqlCatalog._ratify``).
     """
 
     maintenance: str | None = None
@@ -683,7 +683,9 @@ class SqlRatifier:
 
     def propose(self, commit: RatifiedCommit) -> Committed | Exists | Unknown:
         """One transaction: the version moves by one, and the commit is there."""
-        (outcome,) = self._catalog.ratify([Proposal(self, commit.version - 1, commit)])
+        (outcome,) = self._catalog._ratify(  # noqa: SLF001 - of this module
+            [Proposal(self, commit.version - 1, commit)]
+        )
         if outcome is None:  # no one has this version, even if the one before it is there by now
             raise StorageError(
                 f"version {commit.version} of {self._entry.name} was not ratified: the one before it was not there"
@@ -755,7 +757,7 @@ class SqlRatifier:
         lost: LostError | None = None
         for _ in range(_TRIES):  # a note that arrives twice changes nothing
             try:
-                self._catalog.at_once(what, note)
+                self._catalog._at_once(what, note)  # noqa: SLF001 - of this module
             except LostError as error:
                 lost = error
             else:

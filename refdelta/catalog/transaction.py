@@ -362,8 +362,8 @@ class CatalogTransaction:
             for one in taking_part.values():
                 if one.created:
                     _managed(one).ask()  # compares the database with the folder
-        coordinator: Any = self._catalog
-        outcomes = commit_parts(coordinator, self._id, parts, created)
+        catalog: Any = self._catalog
+        outcomes = commit_parts(catalog._ratify, catalog.name, self._id, parts, created)  # noqa: SLF001 - of this package
         results = {name: taking_part[name].txn.succeeded(outcomes.get(number)) for number, name in enumerate(names)}
         for name, one in empty.items():
             one.txn.succeeded(None)

@@ -54,6 +54,9 @@ def _show(found: Any, as_json: bool) -> None:
     """Print a result that is no table: metrics, a description, commits or paths."""
     if as_json:
         echo_json(found)
+    elif isinstance(found, Mapping) and all(isinstance(value, Mapping) for value in found.values()):
+        rows = ((name, one["version"], one["attempts"]) for name, one in found.items())
+        echo_table(("table", "version", "attempts"), rows, right=["version", "attempts"])
     elif isinstance(found, Mapping):
         echo_pairs((name, cell(value)) for name, value in found.items())
     elif found and isinstance(found[0], Mapping):

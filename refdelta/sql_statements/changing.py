@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from refdelta.api.table import DeltaTable
-from refdelta.api.writer import write_deltalake
 from refdelta.errors import InvalidArgumentError
 from refdelta.sql_statements.query import Query, at_a_query, read_query
 from refdelta.sql_statements.words import without
@@ -48,14 +47,14 @@ class _Insert:
     overwrite: bool
     where: str | None
 
-    def run(self, session: Session) -> CommitResult:
+    def run(self, session: Session) -> CommitResult | None:
         table = session.table(self.target)
         source = self.query.found(session)
         if isinstance(source, DeltaTable) and self.query.version is None and source.table_uri == table.table_uri:
             return table.transact(lambda txn: self._of_itself(txn, table), **_transacted(session))
         rows = self._named(self.query.of(source), table)
         mode: Literal["overwrite", "append"] = "overwrite" if self.overwrite else "append"
-        return write_deltalake(table, rows, mode=mode, predicate=self.where, **session.options)
+        return session.write(table, rows, mode, self.where)
 
     def _of_itself(self, txn: WriteTransaction, table: DeltaTable) -> None:
         """From the table itself: the rows are read in the transaction, so that no commit comes between."""

@@ -99,7 +99,9 @@ class Query:
         """The table or the rows that its source stands for; None without a source."""
         if self.source is None:
             return None
-        return session.table(self.source, self.version) if self.version is not None else session.rows(self.source)
+        if self.version is not None:
+            return session.table(self.source, self.version)
+        return session.rows(self.source, self.where)
 
     def of(self, found: Any) -> pa.RecordBatchReader:
         """The rows, over the result of :meth:`found`."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
 from refdelta.errors import InvalidArgumentError, unknown_name
-from refdelta.sql_statements import altering, changing, defining, maintaining
+from refdelta.sql_statements import altering, atomic, changing, defining, maintaining
 from refdelta.sql_statements.query import at_a_query, read_query
 from refdelta.sql_statements.session import Session
 from refdelta.sql_statements.words import Words
@@ -38,6 +38,7 @@ STATEMENTS: dict[str, Callable[[Words], Callable[[Session], Any]]] = {
     "DESCRIBE": maintaining.describe,
     "DESC": maintaining.describe,
     "SHOW": maintaining.show,
+    "BEGIN": atomic.block,
 }
 """The statements by their first word. To add one, add a function that reads its words and returns what runs it."""
 
@@ -55,7 +56,8 @@ def sql(
 
     SELECT (one table or given rows: columns and expressions, WHERE, ORDER BY, LIMIT; ``count(*)``), INSERT, DELETE,
     UPDATE, MERGE, TRUNCATE, CREATE TABLE (also AS SELECT and SHALLOW CLONE), ALTER TABLE, CONVERT TO DELTA, OPTIMIZE,
-    VACUUM, RESTORE, REORG, GENERATE, FSCK REPAIR, DESCRIBE and SHOW. Expressions are those of :meth:`DeltaTable.scan`.
+    VACUUM, RESTORE, REORG, GENERATE, FSCK REPAIR, DESCRIBE and SHOW; and BEGIN ATOMIC ... END, several statements that
+    change rows of tables of a catalog as one transaction. Expressions are those of :meth:`DeltaTable.scan`.
     The whole statement is read before anything is done.
 
     Args:
@@ -68,7 +70,8 @@ def sql(
             rows that :func:`~refdelta.write_deltalake` takes. Tables are also named by their path: ``delta.`path```.
 
     Returns:
-        A ``pyarrow.Table`` for SELECT, SHOW and DESCRIBE TABLE; the result of the method for all others.
+        A ``pyarrow.Table`` for SELECT, SHOW and DESCRIBE TABLE; the results by table for BEGIN ATOMIC; the result of
+        the method for all others.
 
     Raises:
         PredicateError: the statement, or an expression in it, cannot be read; the message has the line and the column.

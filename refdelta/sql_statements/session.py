@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from refdelta.api.table import DeltaTable
 from refdelta.errors import InvalidArgumentError, TableNotFoundError, suggestion
@@ -11,7 +11,10 @@ from refdelta.errors import InvalidArgumentError, TableNotFoundError, suggestion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
     from refdelta.catalog.base import Catalog
+    from refdelta.transaction.results import CommitResult
 
 Name = tuple[str, ...]
 _BY_PATH = ("delta", "parquet")
@@ -51,10 +54,23 @@ class Session:
             raise InvalidArgumentError(f"{'.'.join(name)} stands for rows, where the statement needs a table")
         return DeltaTable(found, version, dict(self.storage_options or {}))
 
-    def rows(self, name: Name) -> Any:
-        """The table of a name, or the rows that were given by it."""
+    def rows(self, name: Name, where: str | None = None) -> Any:  # noqa: ARG002 - for a transaction, which reads them
+        """The table of a name, or the rows that were given by it.
+
+        Args:
+            name: the name.
+            where: the condition of the rows that count; the result may have others.
+        """
         found = self._given(name)
         return self.table(name) if found is None or isinstance(found, str) else found
+
+    def write(
+        self, table: Any, rows: pa.RecordBatchReader, mode: Literal["overwrite", "append"], where: str | None
+    ) -> CommitResult | None:
+        """Write rows to a table: after the others, or in the place of those that satisfy a condition."""
+        from refdelta.api.writer import write_deltalake
+
+        return write_deltalake(table, rows, mode=mode, predicate=where, **self.options)
 
     def place(self, name: Name) -> str | None:
         """The path of a table that may not exist yet; None if it is one of the catalog.

@@ -6,6 +6,7 @@ mean everywhere else.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Collection
 
@@ -47,6 +48,26 @@ class Words:
             raise PredicateError(f"the statement is not SQL: {str(error).splitlines()[0]}") from None
         while self._tokens and self._tokens[-1].token_type == TokenType.SEMICOLON:
             self._tokens.pop()
+
+    def statements(self, end: str) -> list[Words]:
+        """The statements up to this keyword, which is the last word; a semicolon is after each of them."""
+        found, first = list[Words](), self._place
+        while self._place < len(self._tokens):
+            if self._tokens[self._place].token_type == TokenType.SEMICOLON:
+                if first < self._place:
+                    found.append(self._of(first, self._place))
+                first = self._place + 1
+            self._place += 1
+        self._place = first
+        self.need(end)
+        self.end()
+        return found
+
+    def _of(self, first: int, last: int) -> Words:
+        """Some of the words as a statement of its own, whose errors have the same places."""
+        one = copy.copy(self)
+        vars(one).update(_tokens=self._tokens[first:last], _place=0)
+        return one
 
     # --- keywords ---
 

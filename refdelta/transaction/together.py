@@ -6,7 +6,7 @@ import random
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from refdelta.core.commit import effects
 from refdelta.core.commit.loop import commit_loop
@@ -58,19 +58,16 @@ class Part:
     inline_vectors: bool = False
 
 
-class Coordinator(Protocol):
-    """The part of a catalog that ratifies versions of several tables at one moment."""
-
-    @property
-    def name(self) -> str:
-        """The name of the catalog, without credentials."""
-
-    def ratify(self, proposals: Sequence[Proposal]) -> Sequence[Committed | Exists | Unknown | None]:
-        """Ratify all of them or none; see :meth:`refdelta.catalog.SqlCatalog.ratify`."""
+Ratify: TypeAlias = "Callable[[Sequence[Proposal]], Sequence[Committed | Exists | Unknown | None]]"
+"""Ratifies the next versions of several tables at one moment: all of them or none. Returns the outcome of each:
+``Committed`` for all, ``Unknown`` for all, or ``Exists`` for each table that has a later version than the one before,
+and None for the others, which were not tried. Raises ``StorageError`` if it is certain that nothing was ratified.
+"""
 
 
 def commit_parts(
-    catalog: Coordinator,
+    ratify: Ratify,
+    catalog: str,
     transaction_id: str,
     parts: Sequence[Part],
     created: Sequence[Proposal] = (),
@@ -82,7 +79,8 @@ def commit_parts(
     """Commit the parts of a transaction over several tables of one catalog: all of them or none.
 
     Args:
-        catalog: the catalog.
+        ratify: ratifies the versions of all parts.
+        catalog: the name of the catalog, without credentials, for the logs of all tables.
         transaction_id: the unique id of the transaction, for the logs of all its tables.
         parts: the parts, at least one of which is not pinned.
         created: the tables that come into being together with these commits, without one of their own.
@@ -113,7 +111,7 @@ def commit_parts(
             failed.append(number)
             raise
 
-    ratification = _Ratification(catalog, transaction_id, parts, [shell.committer for shell in shells], created)
+    ratification = _Ratification(ratify, catalog, transaction_id, parts, [shell.committer for shell in shells], created)
     try:
         with ExitStack() as stack:
             watches = {
@@ -161,13 +159,14 @@ class _Ratification:
 
     def __init__(
         self,
-        catalog: Coordinator,
+        ratify: Ratify,
+        catalog: str,
         transaction_id: str,
         parts: Sequence[Part],
         committers: Sequence[Any],
         created: Sequence[Proposal],
     ) -> None:
-        self.catalog, self.transaction_id = catalog, transaction_id
+        self.ratify, self.catalog, self.transaction_id = ratify, catalog, transaction_id
         self.parts, self.committers, self.created = parts, committers, created
 
     def __call__(self, asked: TryTogether) -> Together:
@@ -185,7 +184,7 @@ class _Ratification:
                 {"tableId": part.table_id, "tableName": part.name, "proposedVersion": one.version}
                 for one, part in ((one, self.parts[n]) for n, one in written.items())
             ],
-            "coordinatingCatalog": self.catalog.name,
+            "coordinatingCatalog": self.catalog,
         }
         contents = {n: with_group(one.data, group) for n, one in written.items()}
         proposals = {n: self._proposal(n, one.version, contents.get(n)) for n, one in tries.items()}
@@ -203,12 +202,12 @@ class _Ratification:
     def _ratify(self, proposals: Sequence[Proposal]) -> Sequence[Committed | Exists | Unknown | None]:
         for _ in range(_TRIES):
             try:
-                return self.catalog.ratify([*proposals, *self.created])
+                return self.ratify([*proposals, *self.created])
             except CatalogReplacedError:
                 for part in self.parts:
                     part.log.ask()  # compares the database with the folder
         try:
-            return self.catalog.ratify([*proposals, *self.created])
+            return self.ratify([*proposals, *self.created])
         except StorageError:
             for part in self.parts:
                 part.log.ask()  # a catalog that has gone back is named

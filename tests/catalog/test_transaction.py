@@ -1,5 +1,5 @@
 """Transactions over several tables of a catalog, in SQLite and PostgreSQL, with staged and with inline commits: all or
-nothing, at both levels. Tests of catalog.transaction, transaction.together.
+nothing, at both levels. Tests of catalog.transaction, transaction.together, sql_statements.atomic.
 """
 
 import contextlib
@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+import refdelta
 from catalog.contract import check_log, log_of
 from refdelta import CommitProperties, errors, explain_conflict, write_deltalake
 from refdelta.catalog import SqlCatalog, sql
+from refdelta.catalog.transaction import PartOfTransaction
 from refdelta.core.commit.together import GROUP, TAG
 from refdelta.transaction import background
 from refdelta.transaction.parties import tables_of
@@ -344,6 +346,79 @@ def test_a_group_of_another_engine_is_free_json(group):
     assert tables_of({GROUP: group}) == (("None@None",) if group == {"participants": [1, {}]} else ())
 
 
+# --- SQL ---
+
+
+def test_a_block_of_sql_is_one_transaction(catalog):
+    found = sql_of(
+        catalog,
+        "BEGIN ATOMIC UPDATE a SET amount = CASE WHEN amount > 30 THEN amount - 30 ELSE 0 END WHERE id = 1; "
+        "MERGE INTO b AS t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amount = t.amount + s.amount; END;",
+        s=rows(_1=30),
+    )
+    assert {name: one.version for name, one in found.items()} == {"a": 2, "b": 2}
+    assert state(catalog) == {"a": (2, {1: 70, 2: 100}), "b": (2, {1: 130, 2: 100})}
+    assert group_of(catalog.table("a")) == group_of(catalog.table("b")) is not None
+    sql_of(
+        catalog, "begin atomic insert into b select id + 10 as id, amount from a where id = 2; truncate table a; end"
+    )
+    assert state(catalog) == {"a": (3, {}), "b": (3, {1: 130, 2: 100, 12: 100})}
+    sql_of(catalog, "BEGIN ATOMIC INSERT OVERWRITE b VALUES (7, 7); DELETE FROM a WHERE id = 1; END")
+    assert state(catalog)["b"] == (4, {7: 7})
+
+
+def test_what_a_block_selects_of_a_table_is_read_in_the_transaction(catalog, monkeypatch):
+    append, done = PartOfTransaction.append, []
+
+    def appended(part, *given, **options):
+        append(part, *given, **options)
+        if not done:
+            done.append(catalog.table("a").update({"amount": "1"}, predicate="id = 2"))
+
+    monkeypatch.setattr(PartOfTransaction, "append", appended)
+    text = (
+        "BEGIN ATOMIC INSERT INTO b SELECT id + 10, amount FROM a WHERE id = 2; UPDATE a SET id = 5 WHERE id = 1; END"
+    )
+    with pytest.raises(errors.ConcurrentModificationError, match="of a,"):
+        sql_of(catalog, text)
+    done.clear()
+    sql_of(catalog, text, options={"attempts": 3})
+    assert content(catalog.table("b")) == {1: 100, 2: 100, 12: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        ("BEGIN UPDATE a SET amount = 1; END", errors.PredicateError, "only BEGIN ATOMIC"),
+        ("BEGIN ATOMIC END", errors.PredicateError, "expected a statement"),
+        ("BEGIN ATOMIC DELETE FROM a; DELETE FROM b END", errors.PredicateError, "expected"),
+        ("BEGIN ATOMIC DELETE FROM a; OPTIMIZE b; END", errors.PredicateError, "INSERT or DELETE or UPDATE or MERGE"),
+        ("BEGIN ATOMIC DELETE FROM a; UPDATE a SET amount = 1; END", errors.InvalidArgumentError, "holds a statement"),
+        ("BEGIN ATOMIC DELETE FROM delta.`/tmp/x`; END", errors.InvalidArgumentError, "named as in the catalog"),
+        ("BEGIN ATOMIC DELETE FROM nothing; END", errors.TableNotFoundError, "nothing"),
+        ("BEGIN ATOMIC DELETE FROM a; DELETE FROM s; END", errors.InvalidArgumentError, "stands for rows"),
+    ],
+)
+def test_a_block_that_is_refused_changes_nothing(catalog, text, error, told):
+    with pytest.raises(error, match=told):
+        sql_of(catalog, text, s=rows(_1=1))
+    assert state(catalog) == START
+
+
+def test_a_block_needs_a_catalog_and_no_application():
+    with pytest.raises(errors.InvalidArgumentError, match="give sql"):
+        refdelta.sql("BEGIN ATOMIC DELETE FROM a; END", a=rows(_1=1))
+
+
+def test_a_block_with_an_application_is_refused(catalog):
+    with pytest.raises(errors.InvalidArgumentError, match="app_id is recorded table by table"):
+        sql_of(catalog, "BEGIN ATOMIC DELETE FROM a; END", options={"app_id": "x", "app_version": 1})
+
+
+def sql_of(catalog, text, **given):
+    return refdelta.sql(text, catalog=catalog, **given)
+
+
 # --- a snapshot ---
 
 
@@ -537,7 +612,7 @@ def test_a_crash_before_any_statement_of_the_database_leaves_all_or_nothing(cata
 
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_a_lost_reply_is_looked_up_in_all_tables(catalog, monkeypatch, carried_out):
-    at_once, lost = sql.SqlCatalog.at_once, []
+    at_once, lost = sql.SqlCatalog._at_once, []
 
     def loses(self, what, run):
         if what.startswith("ratify") and not lost:
@@ -547,7 +622,7 @@ def test_a_lost_reply_is_looked_up_in_all_tables(catalog, monkeypatch, carried_o
             raise sql.LostError("no answer")
         return at_once(self, what, run)
 
-    monkeypatch.setattr(sql.SqlCatalog, "at_once", loses)
+    monkeypatch.setattr(sql.SqlCatalog, "_at_once", loses)
     with catalog.transaction() as tx:
         transfer(tx)
         tx.create_table("c", SCHEMA, commits=catalog.commits)
@@ -567,7 +642,7 @@ def test_a_database_without_answers_leaves_the_outcome_open_and_the_files(catalo
     tx = catalog.transaction(commit_properties=CommitProperties(max_commit_seconds=0))
     transfer(tx)
     before = files(tmp_path)
-    monkeypatch.setattr(sql.SqlCatalog, "at_once", loses)
+    monkeypatch.setattr(sql.SqlCatalog, "_at_once", loses)
     with pytest.raises(errors.CommitOutcomeUnknownError):
         tx.commit()
     assert files(tmp_path) == before
@@ -581,7 +656,7 @@ def test_a_database_that_fails_leaves_nothing(catalog, monkeypatch, tmp_path):
     tx = catalog.transaction()
     transfer(tx)
     with monkeypatch.context() as patch:
-        patch.setattr(sql.SqlCatalog, "at_once", fails)
+        patch.setattr(sql.SqlCatalog, "_at_once", fails)
         with pytest.raises(errors.StoreError, match="down"):
             tx.commit()
     assert (state(catalog), files(tmp_path)) == (START, before)
