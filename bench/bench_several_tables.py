@@ -104,7 +104,7 @@ def bench_transactions_over_tables(contest, size, folder, request, database, tab
     def fresh() -> str:
         return f"sqlite:///{folder}/catalog-{next(numbers)}.db" if server is None else server.database()
 
-    transactions = size(smoke=3, default=30)
+    transactions = size(smoke=3, default=20)
     work = Work(fresh, folder, tables, transactions)
     durable = "synchronous=FULL" if server is None else "fsync"
     contest.run(

@@ -457,7 +457,7 @@ class Catalog(abc.ABC):
 
     def _at(self, name: str, seen: Mapping[str, tuple[Entry, int]]) -> tuple[ManagedStore, int]:
         """The log of a table, and its version among those of one moment."""
-        if name not in seen:
+        if checked_name(name) not in seen:
             raise not_found(name, self.name, [*seen])
         entry, version = seen[name]
         if not entry.managed:

@@ -6,11 +6,10 @@ import os
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from refdelta.api.handle import Handle
 from refdelta.api.transaction import WriteTransaction
-from refdelta.catalog.base import Entry, checked_name
 from refdelta.engine.log.managed_log import ManagedStore, Proposal, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from refdelta.api.table import DeltaTable
     from refdelta.api.table_transaction import TableTransaction
-    from refdelta.catalog.base import Catalog, CommitMode
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.operations.write.column_declarations import Identity
     from refdelta.transaction.options import CommitOptions
@@ -97,7 +95,7 @@ class PartOfTransaction(WriteTransaction):
 
 @dataclass
 class _Part:
-    entry: Entry
+    entry: Any
     txn: TableTransaction
     public: PartOfTransaction
     created: DeltaTable | None = None
@@ -126,7 +124,7 @@ class CatalogTransaction:
             tx["savings"].update({"amount": "amount + 10"}, predicate="id = 3")
     """
 
-    def __init__(self, catalog: Catalog, options: CommitOptions) -> None:
+    def __init__(self, catalog: Any, options: CommitOptions) -> None:
         if records_applications(options):
             raise InvalidArgumentError(
                 "app_transactions are recorded table by table: leave them out of a transaction over several tables"
@@ -200,7 +198,7 @@ class CatalogTransaction:
                 f"a table of a transaction is named as in its catalog {self._catalog.name}, not given as "
                 f"{type(name).__name__}"
             )
-        known = self._parts.get(checked_name(name))
+        known = self._parts.get(name)
         if known is None:
             with store_errors(f"open {name}"):
                 log, version = self._catalog._at(name, self._seen)  # noqa: SLF001 - of this package
@@ -217,7 +215,7 @@ class CatalogTransaction:
         partition_by: Sequence[str] | str | None = None,
         configuration: Mapping[str, str | None] | None = None,
         *,
-        commits: CommitMode = "staged",
+        commits: Literal["staged", "inline"] = "staged",
         cluster_by: Sequence[str] | str | None = None,
         description: str | None = None,
         generated: Mapping[str, str] | None = None,
@@ -255,7 +253,7 @@ class CatalogTransaction:
                 tx.create_table("totals", pa.schema({"orders": pa.int64()})).append(pa.table({"orders": [2]}))
         """
         self._check_open("create a table")
-        if checked_name(name) in self._seen:
+        if name in self._seen:
             raise TableAlreadyExistsError(f"the catalog {self._catalog.name} has a table {name!r}")
         catalog = self._catalog
         entry, table = catalog._make(
@@ -283,7 +281,7 @@ class CatalogTransaction:
         part.created = table
         return part.public
 
-    def _add(self, name: str, entry: Entry, handle: Handle) -> _Part:
+    def _add(self, name: str, entry: Any, handle: Handle) -> _Part:
         age = time.monotonic() - self._began
         txn = handle.begin_at(handle.snapshot, age, **self._options)
         txn.reads_elsewhere = self._read
@@ -362,7 +360,7 @@ class CatalogTransaction:
             for one in taking_part.values():
                 if one.created:
                     _managed(one).ask()  # compares the database with the folder
-        catalog: Any = self._catalog
+        catalog = self._catalog
         outcomes = commit_parts(catalog._ratify, catalog.name, self._id, parts, created)  # noqa: SLF001 - of this package
         results = {name: taking_part[name].txn.succeeded(outcomes.get(number)) for number, name in enumerate(names)}
         for name, one in empty.items():
@@ -405,7 +403,7 @@ class CatalogTransaction:
             if one.created:
                 self._give_up(one.entry, one.created)
 
-    def _give_up(self, entry: Entry, table: DeltaTable) -> None:
+    def _give_up(self, entry: Any, table: DeltaTable) -> None:
         with store_errors(f"give up {entry.name}"):
             self._catalog._discard(entry, table)  # noqa: SLF001 - of this package
             self._catalog._release(entry)  # noqa: SLF001 - of this package
@@ -434,7 +432,7 @@ def _managed(part: _Part) -> ManagedStore:
 
 
 def _log_of_new(catalog: Any) -> Any:
-    def managed(entry: Entry, store: Store) -> ManagedStore:
+    def managed(entry: Any, store: Store) -> ManagedStore:
         return ManagedStore(store, catalog._ratifier(entry, creates=True))  # noqa: SLF001 - of this package
 
     return managed

@@ -1,5 +1,7 @@
 """Transactions over several tables of a catalog, in SQLite and PostgreSQL, with staged and with inline commits: all or
-nothing, at both levels. Tests of catalog.transaction, transaction.together, sql_statements.atomic.
+nothing, at both levels.
+
+Tests of catalog.transaction, transaction.together, sql_statements.atomic.
 """
 
 import contextlib

@@ -1,5 +1,7 @@
 """Transactions over several tables: all histories of two and three over two tables, and random ones over three, are
-held to the judge; and each rule that is left out is found by it. Tests of core.commit.together.
+held to the judge; and each rule that is left out is found by it.
+
+Tests of core.commit.together.
 """
 
 import pytest

@@ -1,5 +1,7 @@
 """Transactions over several tables under every schedule of their effects, with faults: all or nothing, and no claim is
-false. Tests of core.commit.together.
+false.
+
+Tests of core.commit.together.
 """
 
 from __future__ import annotations
