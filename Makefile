@@ -15,7 +15,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes libraries verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol fuzz growth golden kills kills-catalogs kills-cluster kills-follow soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes libraries verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol fuzz growth golden kills kills-catalogs kills-cluster kills-follow spark-settings soak clients wheel lock clean
 
 ##@ Set up
 
@@ -170,6 +170,9 @@ kills-cluster: setup  ## statements on a Spark cluster of this machine while exe
 
 kills-follow: setup  ## kill readers that follow a table and copy it, beside writers, KILLS=100: each change once (a minute or two)
 	PYTHONPATH=tests $(BIN)/python -m kills.following $(KILLS) $(SEED)
+
+spark-settings: setup  ## each setting of a Spark session changed, one at a time: reads, writes and MERGE as at the defaults (an hour)
+	PYTHONPATH=tests $(BIN)/python -m spark.settings $(SETTINGS)
 
 soak: setup  ## tables of one folder are made by two libraries, removed and made anew beside background work, SECONDS=3600 (an hour)
 	PYTHONPATH=tests $(BIN)/python -m kills.soak $(SECONDS) $(SEED)

@@ -71,7 +71,7 @@ def size(pytestconfig: pytest.Config) -> Any:
 @pytest.fixture
 def contest(benchmark: Any, pytestconfig: pytest.Config) -> Contest:
     option = pytestconfig.getoption
-    rounds = 1 if option("size") == "smoke" else option("rounds")
+    rounds = option("rounds") or (1 if option("size") == "smoke" else None)
     return Contest(benchmark, rounds, frozenset(option("without")), option("seed"), alone=option("alone"))
 
 

@@ -330,269 +330,113 @@ class WriteTransaction:
     # --- ALTER TABLE ---
 
     def set_table_properties(self, properties: Mapping[str, Any]) -> None:
-        """Set table properties; other properties do not change; as
-        :meth:`refdelta.api.alter.TableAlterer.set_table_properties`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.set_table_properties({"delta.enableDeletionVectors": "true", "owner": "Ada"})
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.set_table_properties`."""
         from refdelta.operations.alter.properties import set_properties
 
         self._alter(set_properties, properties)
 
     def unset_table_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
-        """Remove table properties, so that each has its default again; as
-        :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.unset_table_properties(["delta.targetFileSize"], if_exists=True)
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`."""
         from refdelta.operations.alter.properties import unset_properties
 
         self._alter(unset_properties, names, if_exists=if_exists)
 
     def cluster_by(self, columns: Sequence[str] | str | None) -> None:
-        """Change the clustering columns of the table (CLUSTER BY); as
-        :meth:`refdelta.api.alter.TableAlterer.cluster_by`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.cluster_by(["day", "id"])
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.cluster_by`."""
         from refdelta.operations.shared.clustering import cluster_by
 
         self._alter(cluster_by, columns)
 
     def add_constraint(self, constraints: Mapping[str, str]) -> None:
-        """Add CHECK constraints: conditions that must be true for every row; as
-        :meth:`refdelta.api.alter.TableAlterer.add_constraint`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.add_constraint({"positive": "amount >= 0", "small": "amount < 1000"})
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.add_constraint`."""
         from refdelta.operations.alter.constraints import add_constraint
 
         self._alter(add_constraint, constraints)
 
     def drop_constraint(self, name: str, raise_if_not_exists: bool = True) -> None:
-        """Drop a CHECK constraint; as :meth:`refdelta.api.alter.TableAlterer.drop_constraint`.
-
-        Example::
-
-            table.alter.add_constraint({"positive": "amount >= 0"})
-            with table.begin() as txn:
-                txn.drop_constraint("positive")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.drop_constraint`."""
         from refdelta.operations.alter.constraints import drop_constraint
 
         self._alter(drop_constraint, name, raise_if_not_exists=raise_if_not_exists)
 
     def set_table_name(self, name: str | None) -> None:
-        """Set the table's name; as :meth:`refdelta.api.alter.TableAlterer.set_table_name`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.set_table_name("orders")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.set_table_name`."""
         from refdelta.operations.alter.properties import set_table_name
 
         self._alter(set_table_name, name)
 
     def set_table_description(self, description: str | None) -> None:
-        """Set the table's description; as :meth:`refdelta.api.alter.TableAlterer.set_table_description`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.set_table_description("one row for each order")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.set_table_description`."""
         from refdelta.operations.alter.properties import set_table_description
 
         self._alter(set_table_description, description)
 
     def add_feature(self, feature: Any, allow_protocol_versions_increase: bool = False) -> None:
-        """Add a feature to the table's protocol, even if the table does not use it; as
-        :meth:`refdelta.api.alter.TableAlterer.add_feature`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.add_feature("deletionVectors", allow_protocol_versions_increase=True)
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.add_feature`."""
         from refdelta.operations.alter.features import add_feature
 
         self._alter(add_feature, feature, raise_versions=allow_protocol_versions_increase)
 
     def add_columns(self, fields: Any) -> None:
-        """Add columns after the existing ones, or fields to structs; as
-        :meth:`refdelta.api.alter.TableAlterer.add_columns`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.add_columns([pa.field("town", pa.string()), pa.field("visits", pa.int32())])
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.add_columns`."""
         from refdelta.operations.alter.columns import add_columns
 
         self._alter(add_columns, fields)
 
     def rename_column(self, column: str, new_name: str) -> None:
-        """Rename a column, or a field of a struct; as :meth:`refdelta.api.alter.TableAlterer.rename_column`.
-
-        Example::
-
-            table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
-            with table.begin() as txn:
-                txn.rename_column("amount", "price")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.rename_column`."""
         from refdelta.operations.alter.columns import rename_column
 
         self._alter(rename_column, column, new_name)
 
     def drop_columns(self, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
-        """Drop columns, or fields of structs; as :meth:`refdelta.api.alter.TableAlterer.drop_columns`.
-
-        Example::
-
-            table.alter.set_table_properties({"delta.columnMapping.mode": "name"})
-            with table.begin() as txn:
-                txn.drop_columns(["day"])
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.drop_columns`."""
         from refdelta.operations.alter.columns import drop_columns
 
         self._alter(drop_columns, columns, if_exists=if_exists)
 
     def change_type(self, column: str, new_type: Any) -> None:
-        """Widen the type of a column; as :meth:`refdelta.api.alter.TableAlterer.change_type`.
-
-        Example::
-
-            table.alter.set_table_properties({"delta.enableTypeWidening": "true"})
-            with table.begin() as txn:
-                txn.change_type("day", "timestamp_ntz")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.change_type`."""
         from refdelta.operations.alter.columns import change_type
 
         self._alter(change_type, column, new_type)
 
     def set_nullable(self, column: str, nullable: bool = True) -> None:
-        """Allow or forbid nulls in a column, or in a field of a struct (DROP NOT NULL, SET NOT NULL); as
-        :meth:`refdelta.api.alter.TableAlterer.set_nullable`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.set_nullable("id", False)
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.set_nullable`."""
         from refdelta.operations.alter.columns import set_nullable
 
         self._alter(set_nullable, column, nullable)
 
     def drop_column_not_null(self, column_name: str) -> None:
-        """Allow nulls in a column: :meth:`set_nullable` by deltalake's name; as
-        :meth:`refdelta.api.alter.TableAlterer.drop_column_not_null`.
-
-        Example::
-
-            table.alter.set_nullable("id", False)
-            with table.begin() as txn:
-                txn.drop_column_not_null("id")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.drop_column_not_null`."""
         self.set_nullable(column_name)
 
     def move_column(self, column: str, *, after: str | None = None) -> None:
-        """Change the position of a column, or of a field within its struct; as
-        :meth:`refdelta.api.alter.TableAlterer.move_column`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.move_column("day", after="id")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.move_column`."""
         from refdelta.operations.alter.columns import move_column
 
         self._alter(move_column, column, after=after)
 
     def set_default(self, column: str, default: str) -> None:
-        """Set a column's default: the value in new rows whose writer leaves the column out; as
-        :meth:`refdelta.api.alter.TableAlterer.set_default`.
-
-        Example::
-
-            table.alter.add_feature("allowColumnDefaults", allow_protocol_versions_increase=True)
-            with table.begin() as txn:
-                txn.set_default("amount", "0.0")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.set_default`."""
         from refdelta.operations.alter.columns import set_default
 
         self._alter(set_default, column, default)
 
     def drop_default(self, column: str) -> None:
-        """Remove the default of a column; as :meth:`refdelta.api.alter.TableAlterer.drop_default`.
-
-        Example::
-
-            table.alter.add_feature("allowColumnDefaults", allow_protocol_versions_increase=True)
-            table.alter.set_default("amount", "0.0")
-            with table.begin() as txn:
-                txn.drop_default("amount")
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.drop_default`."""
         from refdelta.operations.alter.columns import set_default
 
         self._alter(set_default, column, None)
 
     def set_column_metadata(self, column: str, metadata: Mapping[str, Any]) -> None:
-        """Set entries of a column's metadata in the schema, such as its ``comment``, which Spark shows; as
-        :meth:`refdelta.api.alter.TableAlterer.set_column_metadata`.
-
-        Example::
-
-            with table.begin() as txn:
-                txn.set_column_metadata("amount", {"comment": "in euro"})
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.set_column_metadata`."""
         from refdelta.operations.alter.columns import set_column_metadata
 
         self._alter(set_column_metadata, column, metadata)
 
     def sync_identity(self, column: str) -> None:
-        """Set an identity column's high watermark to the furthest number in the table, which is read for it; as
-        :meth:`refdelta.api.alter.TableAlterer.sync_identity`.
-
-        Example::
-
-            schema = pa.schema({"id": pa.int64(), "town": pa.string()})
-            table = DeltaTable.create(uri, schema, identity={"id": Identity(always=False)})
-            write_deltalake(table, pa.table({"id": [7], "town": ["Oslo"]}), mode="append")
-            with table.begin() as txn:
-                txn.sync_identity("id")  # the next number is 8
-                txn.commit()
-        """
+        """As :meth:`refdelta.api.alter.TableAlterer.sync_identity`."""
         from refdelta.operations.alter.columns import sync_identity
 
         self._alter(sync_identity, column)

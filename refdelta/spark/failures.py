@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import importlib.util
+import os
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -99,7 +100,15 @@ _REFUSED = (
         r"UNRESOLVED_COLUMN[.A-Z_]{0,30}\] A column, [^`\n]{0,60}`_metadata`",
         "the relation has no column _metadata; refdelta.spark.read(metadata=True) has it for a table of refdelta",
     ),
+    (
+        r"The maximum arrow batch size should be greater than 0",
+        "with spark.sql.execution.arrow.maxRecordsPerBatch=0 Spark reads no source in Python; refdelta.spark.read does",
+    ),
 )
+# With this variable a worker of PySpark reports an error without its traceback, so that the message comes first.
+_NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+# The message of Py4J in place of an interrupt, which it tries to pass on to a Java that nothing was sent to.
+_INTERRUPTED = "Gateway must be connected to send cancel cmd"
 # The message of Spark for a job that was cancelled, with its reason.
 _CANCELLED = re.compile(r"\[SPARK_JOB_CANCELLED\] Job \d+ cancelled ([^\n]*?)\.?(?: SQLSTATE|\n|$)")
 
@@ -170,6 +179,8 @@ def reported() -> Iterator[None]:
     try:
         yield
     except DeltaError as error:
+        # PySpark ends the worker after an error, so that no later one of the user's functions lacks its traceback.
+        os.environ[_NO_TRACEBACK] = "1"
         raise ReportedError(to_text(error)) from None
 
 
@@ -181,11 +192,14 @@ def raise_again() -> Iterator[None]:
         DeltaError: the error of the worker; :class:`SparkUnavailableError` if its Python lacks this package;
             :class:`SparkJobCancelledError` if the job was cancelled; ``InvalidArgumentError``, with the alternative,
             for operations that Spark itself refuses for data sources in Python.
+        KeyboardInterrupt: Py4J has raised an error of its own in place of it.
     """
     try:
         yield
     except Exception as error:
         text = str(error)
+        if _INTERRUPTED in text and isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
         ours = from_text(text) or _unavailable(text) or _cancelled(text) or _refused(text)
         if ours is None:
             raise

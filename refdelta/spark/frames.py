@@ -185,7 +185,7 @@ def _descriptions(spark: Any, scan: Scan) -> Any:
         "file_modification_time": pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
     }
     described = pa.StructArray.from_arrays(list(fields.values()), list(fields))
-    return spark.createDataFrame(pa.table({_FILE: pa.array(range(len(found)), pa.int64()), _PLACE: described}))
+    return of_arrow(spark, pa.table({_FILE: pa.array(range(len(found)), pa.int64()), _PLACE: described}))
 
 
 def _encoded(path: str) -> str:
@@ -314,7 +314,7 @@ def _without_deleted(spark: Any, store: Store, frame: Any, gone: Sequence[tuple[
         keyed = frame.select("*", _key(mark, place).alias(_KEY))
         return keyed.join(_hidden_rows(spark, store, gone), _KEY, "left_anti").drop(_KEY, _MARK, _PLACE)
     keyed = frame.select("*", _key(mark, f.shiftright(place, _BLOCK_BITS)).alias(_KEY))
-    frame = keyed.join(f.broadcast(spark.createDataFrame(blocks)), _KEY, "left")
+    frame = keyed.join(f.broadcast(of_arrow(spark, blocks)), _KEY, "left")
     word = f.get(f.col(quoted(_WORDS)), f.shiftright(place, 6).bitwiseAND(f.lit(_BLOCK_WORDS - 1)).cast("int"))
     deleted = f.getbit(word, place.bitwiseAND(f.lit(63)).cast("int"))
     # A block without deleted rows has no bitmap.
@@ -448,7 +448,7 @@ def _places(spark: Any, files: Sequence[ScanFile], found: Mapping[str, int], par
         values = [files[number].partition_values[item.name] for number in found.values()]
         columns[item.name] = concat([pa.repeat(value, 1) for value in values])
     schema = spark_schema([StructField(_PLANNED, STRING), StructField(_FILE, LONG), *partitions])
-    return spark.createDataFrame(pa.table(columns), schema)
+    return of_arrow(spark, pa.table(columns), schema)
 
 
 def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVectorDescriptor]]) -> Any:
@@ -463,10 +463,21 @@ def _hidden_rows(spark: Any, store: Store, gone: Sequence[tuple[int, DeletionVec
     schema = spark_schema([StructField(_KEY, LONG)])
     count = sum(vector.cardinality for _, vector in gone)
     if count <= _TASK_ROWS:  # faster than the start of a task
-        frame = spark.createDataFrame(few_chunks(pa.Table.from_batches(keys(gone))), schema)
+        frame = of_arrow(spark, few_chunks(pa.Table.from_batches(keys(gone))), schema)
     else:
         frame = tasks.frame(spark, keys, list(at_most(gone, lambda one: one[1].cardinality, _TASK_ROWS)), schema)
     return _functions().broadcast(frame) if count <= _BROADCAST_ROWS else frame
+
+
+def of_arrow(spark: Any, rows: pa.Table, schema: Any = None) -> Any:
+    """Rows of the driver as a DataFrame, with this schema or with that of the rows."""
+    if int(spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")) > 0:
+        return spark.createDataFrame(rows, schema)
+    # By this value there is no limit, but PySpark 4.2 passes it on to Arrow as the limit, which refuses it.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    values = (tuple(row.values()) for row in rows.to_pylist())
+    return spark.createDataFrame(list(values), schema or from_arrow_schema(rows.schema))
 
 
 def _local(store: Store, key: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JError
 
 from refdelta import errors
 from refdelta.errors import ConflictDetails, DeltaError, InvalidLogError
@@ -52,6 +54,12 @@ def examples() -> list[DeltaError]:
     return made
 
 
+@pytest.fixture(autouse=True)
+def as_a_worker(monkeypatch):
+    """What is set for a worker that ends does not stay in this process, whose Java would hand it on."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+
 @pytest.mark.parametrize("error", examples(), ids=lambda error: type(error).__name__)
 def test_every_error_comes_out_as_it_went_in(error):
     with pytest.raises(ReportedError) as sent, reported():
@@ -93,6 +101,24 @@ def test_a_class_of_ours_that_is_not_public_comes_out_as_the_nearest_that_is():
 def test_other_exceptions_stay_what_they_are():
     with pytest.raises(ZeroDivisionError), raise_again(), reported():
         raise ZeroDivisionError
+
+
+def test_an_interrupt_stays_one_where_py4j_has_an_error_of_its_own_for_it():
+    from py4j.clientserver import ClientServerConnection
+
+    connection = object.__new__(ClientServerConnection)
+    connection.socket, connection.is_connected = None, False  # as after an interrupt, which py4j answers so
+
+    def interrupted():
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            connection.shutdown_socket(1, 2)
+
+    with pytest.raises(KeyboardInterrupt), raise_again():
+        interrupted()
+    with pytest.raises(Py4JError), raise_again():
+        connection.shutdown_socket(1, 2)
 
 
 def test_a_worker_without_refdelta_is_told_in_one_sentence():

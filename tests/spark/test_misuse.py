@@ -240,6 +240,43 @@ def test_errors_of_the_rows_themselves_stay_spark_s(user: Any) -> None:
         merged(user, user.spark.sql("SELECT id, raise_error('of the source') s FROM range(3)"))
 
 
+def test_an_error_of_a_task_comes_first_in_the_text_of_spark_too(user: Any) -> None:
+    """Without typed_errors() Spark raises its own exception: after its line comes our sentence, and no traceback."""
+    from pyspark.errors import PythonException
+
+    uri = str(user.folder / "checked")
+    write_deltalake(uri, pa.table({"id": [1]}))
+    DeltaTable(uri).alter.add_constraint({"positive": "id > 0"})
+    with pytest.raises(PythonException) as caught:
+        user.spark.range(2).write.format("refdelta").mode("append").save(uri)
+    first, second, *_ = str(caught.value).splitlines()
+    assert first == "An exception was thrown from the Python worker:"
+    assert "ConstraintViolationError: the CHECK constraint 'positive' (id > 0) does not hold" in second
+    assert 'File "' not in str(caught.value).split("JVM stacktrace")[0]
+    with pytest.raises(PythonException, match='File "'):  # of the user's own functions they stay
+        user.df.select(user.f.udf(lambda text: str(int(text)))("s")).collect()
+
+
+def test_a_session_without_a_limit_of_arrow_s_batches_reads(user: Any) -> None:
+    """Zero is documented as no limit; PySpark itself then makes no DataFrame of Arrow's tables."""
+    uri = str(user.folder / "unlimited")
+    properties = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(uri, pa.table({"id": [1, 2, 3], "p": ["a", "b", None]}), partition_by="p", configuration=properties)
+    write_deltalake(uri, pa.table({"id": [4, 5], "p": ["a", "a"]}), mode="append")
+    DeltaTable(uri).delete("id = 4")
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = user.spark.conf.get(name)
+    user.spark.conf.set(name, "0")
+    try:
+        assert sorted(read(user.spark, uri).collect()) == [(1, "a"), (2, "b"), (3, None), (5, "a")]
+        described = read(user.spark, uri, metadata=True).select("id", "_metadata.row_index")
+        assert sorted(described.collect()) == [(1, 0), (2, 0), (3, 0), (5, 1)]
+        with pytest.raises(WRONG, match="maxRecordsPerBatch=0 Spark reads no source"), typed_errors():
+            user.source().load(uri).collect()
+    finally:
+        user.spark.conf.set(name, before)
+
+
 WITHOUT = """
     import importlib.util
     found = importlib.util.find_spec

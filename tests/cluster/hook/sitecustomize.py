@@ -25,6 +25,13 @@ def _befall(chaos: Path, task: int, attempt: int, moment: str) -> None:
     with chaos.with_name("struck").open("a") as file:
         file.write(f"{happens} task {task}, attempt {attempt}, {moment} it has written, {time.time()}\n")
     if happens == "fail":
+        if said["kind"] == "doom":
+            from refdelta.errors import StoreError
+            from refdelta.spark.failures import reported
+
+            # A statement that fails for good is to say so in one sentence, which only errors of refdelta's can be.
+            with reported():
+                raise StoreError(f"struck {moment} in attempt {attempt}")
         raise RuntimeError(f"struck {moment} in attempt {attempt}")
     if happens == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
