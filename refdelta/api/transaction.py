@@ -330,113 +330,139 @@ class WriteTransaction:
     # --- ALTER TABLE ---
 
     def set_table_properties(self, properties: Mapping[str, Any]) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.set_table_properties`."""
+        """Set table properties; other properties do not change. As
+        :meth:`refdelta.api.alter.TableAlterer.set_table_properties`.
+        """
         from refdelta.operations.alter.properties import set_properties
 
         self._alter(set_properties, properties)
 
     def unset_table_properties(self, names: Sequence[str], *, if_exists: bool = False) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`."""
+        """Remove table properties, so that each has its default again. As
+        :meth:`refdelta.api.alter.TableAlterer.unset_table_properties`.
+        """
         from refdelta.operations.alter.properties import unset_properties
 
         self._alter(unset_properties, names, if_exists=if_exists)
 
     def cluster_by(self, columns: Sequence[str] | str | None) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.cluster_by`."""
+        """Change the clustering columns of the table (CLUSTER BY). As
+        :meth:`refdelta.api.alter.TableAlterer.cluster_by`.
+        """
         from refdelta.operations.shared.clustering import cluster_by
 
         self._alter(cluster_by, columns)
 
     def add_constraint(self, constraints: Mapping[str, str]) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.add_constraint`."""
+        """Add CHECK constraints: conditions that must be true for every row (PROTOCOL.md, "CHECK Constraints"). As
+        :meth:`refdelta.api.alter.TableAlterer.add_constraint`.
+        """
         from refdelta.operations.alter.constraints import add_constraint
 
         self._alter(add_constraint, constraints)
 
     def drop_constraint(self, name: str, raise_if_not_exists: bool = True) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.drop_constraint`."""
+        """Drop a CHECK constraint. As :meth:`refdelta.api.alter.TableAlterer.drop_constraint`."""
         from refdelta.operations.alter.constraints import drop_constraint
 
         self._alter(drop_constraint, name, raise_if_not_exists=raise_if_not_exists)
 
     def set_table_name(self, name: str | None) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.set_table_name`."""
+        """Set the table's name. As :meth:`refdelta.api.alter.TableAlterer.set_table_name`."""
         from refdelta.operations.alter.properties import set_table_name
 
         self._alter(set_table_name, name)
 
     def set_table_description(self, description: str | None) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.set_table_description`."""
+        """Set the table's description. As :meth:`refdelta.api.alter.TableAlterer.set_table_description`."""
         from refdelta.operations.alter.properties import set_table_description
 
         self._alter(set_table_description, description)
 
     def add_feature(self, feature: Any, allow_protocol_versions_increase: bool = False) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.add_feature`."""
+        """Add a feature to the table's protocol, even if the table does not use it (PROTOCOL.md, "Table Features"). As
+        :meth:`refdelta.api.alter.TableAlterer.add_feature`.
+        """
         from refdelta.operations.alter.features import add_feature
 
         self._alter(add_feature, feature, raise_versions=allow_protocol_versions_increase)
 
     def add_columns(self, fields: Any) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.add_columns`."""
+        """Add columns after the existing ones, or fields to structs. As
+        :meth:`refdelta.api.alter.TableAlterer.add_columns`.
+        """
         from refdelta.operations.alter.columns import add_columns
 
         self._alter(add_columns, fields)
 
     def rename_column(self, column: str, new_name: str) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.rename_column`."""
+        """Rename a column, or a field of a struct. As :meth:`refdelta.api.alter.TableAlterer.rename_column`."""
         from refdelta.operations.alter.columns import rename_column
 
         self._alter(rename_column, column, new_name)
 
     def drop_columns(self, columns: Sequence[str] | str, *, if_exists: bool = False) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.drop_columns`."""
+        """Drop columns, or fields of structs. As :meth:`refdelta.api.alter.TableAlterer.drop_columns`."""
         from refdelta.operations.alter.columns import drop_columns
 
         self._alter(drop_columns, columns, if_exists=if_exists)
 
     def change_type(self, column: str, new_type: Any) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.change_type`."""
+        """Widen the type of a column (PROTOCOL.md, "Type Widening"). As
+        :meth:`refdelta.api.alter.TableAlterer.change_type`.
+        """
         from refdelta.operations.alter.columns import change_type
 
         self._alter(change_type, column, new_type)
 
     def set_nullable(self, column: str, nullable: bool = True) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.set_nullable`."""
+        """Allow or forbid nulls in a column, or in a field of a struct (DROP NOT NULL, SET NOT NULL). As
+        :meth:`refdelta.api.alter.TableAlterer.set_nullable`.
+        """
         from refdelta.operations.alter.columns import set_nullable
 
         self._alter(set_nullable, column, nullable)
 
     def drop_column_not_null(self, column_name: str) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.drop_column_not_null`."""
+        """Allow nulls in a column: :meth:`set_nullable` by deltalake's name. As
+        :meth:`refdelta.api.alter.TableAlterer.drop_column_not_null`.
+        """
         self.set_nullable(column_name)
 
     def move_column(self, column: str, *, after: str | None = None) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.move_column`."""
+        """Change the position of a column, or of a field within its struct. As
+        :meth:`refdelta.api.alter.TableAlterer.move_column`.
+        """
         from refdelta.operations.alter.columns import move_column
 
         self._alter(move_column, column, after=after)
 
     def set_default(self, column: str, default: str) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.set_default`."""
+        """Set a column's default: the value in new rows whose writer leaves the column out (PROTOCOL.md, "Default
+        Columns"). As :meth:`refdelta.api.alter.TableAlterer.set_default`.
+        """
         from refdelta.operations.alter.columns import set_default
 
         self._alter(set_default, column, default)
 
     def drop_default(self, column: str) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.drop_default`."""
+        """Remove the default of a column. As :meth:`refdelta.api.alter.TableAlterer.drop_default`."""
         from refdelta.operations.alter.columns import set_default
 
         self._alter(set_default, column, None)
 
     def set_column_metadata(self, column: str, metadata: Mapping[str, Any]) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.set_column_metadata`."""
+        """Set entries of a column's metadata in the schema, such as its ``comment``, which Spark shows. As
+        :meth:`refdelta.api.alter.TableAlterer.set_column_metadata`.
+        """
         from refdelta.operations.alter.columns import set_column_metadata
 
         self._alter(set_column_metadata, column, metadata)
 
     def sync_identity(self, column: str) -> None:
-        """As :meth:`refdelta.api.alter.TableAlterer.sync_identity`."""
+        """Set an identity column's high watermark to the furthest number in the table, which is read for it. As
+        :meth:`refdelta.api.alter.TableAlterer.sync_identity`.
+        """
         from refdelta.operations.alter.columns import sync_identity
 
         self._alter(sync_identity, column)

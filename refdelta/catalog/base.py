@@ -418,15 +418,12 @@ class Catalog(abc.ABC):
 
         Example::
 
-            catalog = SqlCatalog(f"sqlite:///{folder}/catalog.db", warehouse=folder)
-            catalog.create_table("checking", pa.schema({"id": pa.int64(), "amount": pa.int64()}))
-            catalog.create_table("savings", pa.schema({"id": pa.int64(), "amount": pa.int64()}))
-
             def save(tx):
                 tx["checking"].update({"amount": "amount - 10"}, predicate="id = 3")
                 tx["savings"].update({"amount": "amount + 10"}, predicate="id = 3")
 
-            catalog.transact(save)
+            def run(catalog):
+                return catalog.transact(save)
         """
         from refdelta.transaction.repeat import repeat
 

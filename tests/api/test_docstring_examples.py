@@ -69,7 +69,6 @@ WITHOUT = {
     "Catalog.rename_table": "each catalog has its own",
     "Catalog.tables": "each catalog has its own",
     "SqlCatalog.name": "a property of one word",
-    "SqlCatalog.transaction": "called for the tables of the catalog",
     "UnityCatalog.name": "a property of one word",
     "UnityCatalog.load": "called for the tables of the catalog",
     "UnityCatalog.credentials": "called for the tables of the catalog",
@@ -123,7 +122,7 @@ DOCUMENTED = _documented()
 IN_ALTER = {
     name: doc[0]
     for name, text in DOCUMENTED.items()
-    if (doc := re.findall(r"^As :meth:`refdelta\.api\.alter\.(TableAlterer\.\w+)`\.$", text or ""))
+    if (doc := re.findall(r"\bAs\s+:meth:`refdelta\.api\.alter\.(TableAlterer\.\w+)`\.\s*$", text or ""))
 }
 EXAMPLES = [(name, example) for name, doc in DOCUMENTED.items() for example in _examples(doc)]
 EXAMPLES += [

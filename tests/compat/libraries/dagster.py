@@ -15,7 +15,9 @@ lands = StaticPartitionsDefinition(["BW", "NW"])
 lake, options = sys.argv[1], json.loads(sys.argv[2])
 config = LocalConfig()
 if options:
-    config = S3Config(**{name.lower().removeprefix("aws_"): value for name, value in options.items()})
+    named = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
+    named["endpoint"] = named.pop("endpoint_url")  # a name that it does not know is passed over without a word
+    config = S3Config(**named)
 where = {"root_uri": lake, "storage_options": config}
 seen = {}
 
