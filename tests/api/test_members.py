@@ -5,17 +5,14 @@ Tests of operations.inspection.timeline, transaction.parties.
 
 import json
 
+import deltalake
 import pyarrow as pa
 import pytest
 
-from grouped import statement, together
+from grouped import append, delete, grown, rows, statement, together
 from refdelta import CommitProperties, DeltaTable, errors, explain_conflict, observe_commits, write_deltalake
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
-
-
-def rows(*ids):
-    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([0] * len(ids), pa.int64())})
 
 
 @pytest.fixture
@@ -124,7 +121,7 @@ def test_events_have_the_member_and_that_of_the_winner(table):
     assert (events[2].outcome, events[2].winner, events[2].winner_member) == ("conflict", 4, 1)
 
 
-# --- why ---------------------------------------------------------------------------------------------------------------
+# --- why --------------------------------------------------------------------------------------------------------------
 
 
 def test_of_a_version_the_member_that_conflicts_is_named(table):
@@ -191,3 +188,66 @@ def test_rows_that_the_log_has_together(tmp_path):
 def test_no_such_member(table, a, b, message):
     with pytest.raises(errors.InvalidArgumentError, match=message):
         explain_conflict(table, a, b)
+
+
+# --- another engine --------------------------------------------------------------------------------------------------
+
+
+def rows_of(table):
+    return sorted(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))
+
+
+def test_deltalake_reads_versions_with_members(tmp_path):
+    grown(tmp_path, VECTORS)
+    for version in range(5):
+        theirs = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(tmp_path, version=version))
+        found = pa.table(theirs.execute("SELECT id, v FROM t").read_all())
+        assert rows_of(DeltaTable(tmp_path, version=version).to_pyarrow_table()) == rows_of(found)
+    found = deltalake.DeltaTable(tmp_path)
+    assert [one["operation"] for one in found.history()][::-1] == ["WRITE", "GROUP", "UPDATE", "DELETE", "WRITE"]
+    assert found.version() == 4
+
+
+# --- applications -----------------------------------------------------------------------------------------------------
+
+
+def test_applications_of_members_are_recorded_each(tmp_path):
+    write_deltalake(tmp_path, rows(0))
+
+    def once(number, app_id):
+        return lambda group: group.append(rows(number), app_id=app_id, app_version=7)
+
+    found = together(DeltaTable(tmp_path), once(1, "shop"), once(2, "depot"))
+    assert [(one.version, one.member) for one in found] == [(1, 0), (1, 1)]
+    table = DeltaTable(tmp_path)
+    assert [table.transaction_version(name) for name in ("shop", "depot")] == [7, 7]
+    for again in (once(1, "shop"), once(2, "depot")):  # in a group, and without one
+        with table.group_commit() as group:
+            assert again(group).version is None
+    assert write_deltalake(tmp_path, rows(1), mode="append", app_id="shop", app_version=7).version is None
+    assert DeltaTable(tmp_path).version() == 1
+    assert sorted(DeltaTable(tmp_path).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2]
+
+
+def test_one_application_for_two_members_is_written_once(tmp_path):
+    write_deltalake(tmp_path, rows(0))
+    call = lambda group: group.append(rows(5), app_id="shop", app_version=1)  # noqa: E731
+    found = together(DeltaTable(tmp_path), call, call)
+    assert isinstance(found[1], errors.ConcurrentTransactionException) or found[1].version is None
+    assert found[0].version == 1
+    assert DeltaTable(tmp_path).count() == 2
+
+
+def test_a_follower_has_the_rows_of_each_member_once(tmp_path):
+    write_deltalake(tmp_path, rows(0), configuration={**VECTORS, "delta.enableChangeDataFeed": "true"})
+    (first,) = DeltaTable(tmp_path).follow(timeout=0)
+    together(DeltaTable(tmp_path), append(1), append(2), append(3))
+    together(DeltaTable(tmp_path), append(4), delete("id = 1"), delete("id = 2"))
+    found = list(DeltaTable(tmp_path).follow(since=first.position, timeout=0))
+    seen = [(one.version, row["_change_type"], row["id"]) for one in found for row in one.rows.to_pylist()]
+    assert sorted(seen) == [
+        *[(1, "insert", number) for number in (1, 2, 3)],
+        (2, "delete", 1),
+        (2, "delete", 2),
+        (2, "insert", 4),
+    ]

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pyarrow as pa
 import pytest
 
 import refdelta
-from grouped import statement, together
+from grouped import append, delete, rows, together
 from refdelta import DeltaTable, write_deltalake
 
 PROPERTIES = {"delta.enableDeletionVectors": "true"}
-
-
-def rows(*ids):
-    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([0] * len(ids), pa.int64())})
 
 
 @pytest.fixture
@@ -24,9 +19,9 @@ def path(tmp_path):
     write_deltalake(tmp_path, rows(1, 2, 3), configuration=PROPERTIES)
     together(
         DeltaTable(tmp_path),
-        statement(lambda txn: txn.delete("id = 1")),
-        statement(lambda txn: txn.delete("id = 2")),
-        lambda group: group.append(rows(9)),
+        delete("id = 1"),
+        delete("id = 2"),
+        append(9),
     )
     return tmp_path
 
