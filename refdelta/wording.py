@@ -32,6 +32,11 @@ def listed(versions: Sequence[int]) -> str:
     return ", ".join(map(str, versions)) if len(versions) <= 3 else f"{versions[0]} to {versions[-1]}"
 
 
+def place_name(version: int, member: int | None) -> str:
+    """``3``, or ``3.1`` for member 1 of version 3; members are counted from 0."""
+    return f"{version}" if member is None else f"{version}.{member}"
+
+
 def one_line(name: str, facts: Mapping[str, Any]) -> str:
     """``Name(fact=value, ...)`` with as many facts as fit a line.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from refdelta import arguments
 from refdelta.core.commit.budget import RowBudget
+from refdelta.core.log.paths import same_path
 from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet.files import store_errors
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 def explain_conflict(
     table: DeltaTable,
-    a: int,
-    b: int | Callable[[WriteTransaction], Any],
+    a: int | tuple[int, int],
+    b: int | tuple[int, int] | Callable[[WriteTransaction], Any],
     *,
     budget: RowBudget | None = None,
 ) -> Explanation:
@@ -39,18 +41,23 @@ def explain_conflict(
     reads of a version are those which its commit records: all of them for commits of this engine, the predicate of
     ``operationParameters`` for others; without it, every row counts as read, and a note says so.
 
+    A version may have several transactions as members; ``(3, 1)`` is member 1 of version 3, counted from 0. Of a
+    version without a member, the members are looked at one after the other, and the first one that conflicts is in the
+    answer: ``winner.member``, ``own.member``.
+
     Args:
         table: the table.
-        a: the version that is to have been committed first.
-        b: a later version, or a function that stages a statement on a transaction, as :meth:`DeltaTable.transact` takes
-            it. Files that the statement writes are removed again.
+        a: the version that is to have been committed first, or ``(version, member)``.
+        b: a later version, ``(version, member)`` of a later version, or a function that stages a statement on a
+            transaction, as :meth:`DeltaTable.transact` takes it. Files that the statement writes are removed again.
         budget: limits the bytes of data files that are read to compare rows; None for the default of a commit.
 
     Returns:
         The verdict, the rule, files and rows, both predicates, or the reason why there is no conflict.
 
     Raises:
-        InvalidArgumentError: ``b`` is not later than ``a``, or is neither a version nor a function.
+        InvalidArgumentError: ``b`` is not of a later version than ``a``, or is neither a version nor a function; or the
+            version has no such member.
         VersionNotFoundError: a commit is not in the log, or version ``a - 1`` cannot be rebuilt any more.
         InvalidLogError: one of the two commits is damaged.
         DataFileNotFoundError: VACUUM removed a deletion vector without which rows cannot be compared.
@@ -64,22 +71,45 @@ def explain_conflict(
         why.rule  # read-file-removed
         print(why)
     """
-    first = _version("a", a)
+    first, member = _place("a", a)
     store = table.store
-    winner = _commit(store, first)
+    winner = _commit(store, first, member)
     if callable(b):
         return _of_statement(store, winner, b)
-    second = _version("b", b)
+    second, own_member = _place("b", b)
     if second <= first:
         raise InvalidArgumentError(
             f"version {second} is not later than version {first}: b is the version that would have begun before a"
+            + (", and members of one version were checked against each other" if second == first else "")
         )
-    commit = _commit(store, second)
+    commit = _commit(store, second, own_member)
     before = _before(store, first)
-    with _vacuumed(first):
-        found = rebuild(store, before, winner.footprint, commit, budget or RowBudget())
-        notes = [*_history(winner, commit), *_between(before, winner, commit), *found.notes]
-        return explain(found.txn, before, winner, party(second, found.info), notes)
+    found: list[Explanation] = []
+    for one in commit.members or (commit,):
+        with _vacuumed(first):
+            rebuilt = rebuild(store, before, winner.footprint, one, budget or RowBudget())
+            notes = [*_history(winner, one), *_between(before, winner, one), *rebuilt.notes]
+            found.append(explain(rebuilt.txn, before, winner, party(second, rebuilt.info, one.member), notes))
+        if found[-1].conflict is not None:
+            return _with_shared_files(store, found[-1])
+    if len(found) > 1:
+        others = ", ".join(one.name for one in commit.members[1:])
+        return replace(found[0], notes=(*found[0].notes, f"nor do the other members of version {second}: {others}"))
+    return found[0]
+
+
+def _with_shared_files(store: Store, found: Explanation) -> Explanation:
+    """An explanation with a note if the log cannot tell which member of the winner deleted the rows that decide."""
+    conflict = found.conflict
+    if conflict is None or conflict.member is None:
+        return found
+    files = {same_path(path) for path in conflict.files}
+    members = _commit(store, conflict.version, None).members
+    named = [one.name for one in members if not files.isdisjoint(one.footprint.removed)]
+    if len(named) < 2:
+        return found
+    note = f"{' and '.join(named)} deleted rows of the same files: the log has their rows together, so it may be either"
+    return replace(found, notes=(*found.notes, note))
 
 
 @contextmanager
@@ -109,24 +139,32 @@ def _of_statement(store: Store, winner: RecordedCommit, statement: Callable[[Wri
         operation = txn.description.operation if txn.description else "WRITE"
         own = ConflictParty(operation=operation, predicate=any_of_texts(texts), isolation_level=txn.isolation.value)
         with _vacuumed(winner.version):
-            return explain(txn, before, winner, own, [])
+            return _with_shared_files(store, explain(txn, before, winner, own, []))
 
 
-def _version(name: str, value: Any) -> int:
-    number = arguments.whole(name, value)
-    if number is None or number < 0:
-        raise InvalidArgumentError(f"{name} is a version of the table, not {value!r}")
-    return number
+def _place(name: str, value: Any) -> tuple[int, int | None]:
+    """The version and the member that an argument names."""
+    version, member = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+    number, own = arguments.whole(name, version), arguments.whole(name, member)
+    if number is None or number < 0 or (own is not None and own < 0):
+        raise InvalidArgumentError(f"{name} is a version of the table, or (version, member), not {value!r}")
+    return number, own
 
 
-def _commit(store: Store, version: int) -> RecordedCommit:
+def _commit(store: Store, version: int, member: int | None) -> RecordedCommit:
     with store_errors("read the log"):
         data = read_commit(store, version)
     if data is None:
         raise VersionNotFoundError(
             f"there is no commit of version {version} in the log: it was cleaned up, or never was"
         )
-    return RecordedCommit(version, data)
+    whole = RecordedCommit(version, data)
+    if member is None:
+        return whole
+    if member >= len(members := whole.members):
+        there = f"0 to {len(members) - 1}" if members else "none"
+        raise InvalidArgumentError(f"version {version} has no member {member}; its members: {there}")
+    return members[member]
 
 
 def _before(store: Store, version: int) -> Snapshot | None:
@@ -135,11 +173,11 @@ def _before(store: Store, version: int) -> Snapshot | None:
 
 def _history(winner: RecordedCommit, commit: RecordedCommit) -> list[str]:
     """Notes on the real history: whether the later commit saw the earlier one."""
-    a, b = winner.version, commit.version
+    a, b = winner.name, commit.name
     own, theirs = commit.footprint, winner.footprint
     said = f"version {b} does not record which version it read"
     if own.read_version is not None:
-        saw = "so it saw" if own.read_version >= a else "and was committed over"
+        saw = "so it saw" if own.read_version >= winner.version else "and was committed over"
         said = f"version {b} began at version {own.read_version}, {saw} version {a}"
     added = theirs.added.keys() - theirs.removed.keys()
     if theirs.changes_data and not added.isdisjoint(own.removed):
@@ -155,6 +193,6 @@ def _between(before: Snapshot | None, winner: RecordedCommit, commit: RecordedCo
     if count:
         files = "1 file" if count == 1 else f"{count:,} files"
         yield (
-            f"version {commit.version} removes rows of {files} that versions between {winner.version} and "
-            f"{commit.version} added; the answer leaves these out"
+            f"version {commit.name} removes rows of {files} that versions between {winner.name} and "
+            f"{commit.name} added; the answer leaves these out"
         )

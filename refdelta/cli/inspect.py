@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -24,12 +24,13 @@ from refdelta.cli.render import (
 )
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.codec import BAD_INPUT
+from refdelta.core.log.footprint import MEMBERS, lines_of_member
 from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
 from refdelta.engine.log.listing import has_log, list_log
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
-from refdelta.operations.maintenance.history import damaged_log, recorded_history
+from refdelta.operations.maintenance.history import damaged_log, recorded_history, with_members
 from refdelta.operations.maintenance.newest_files import NewestFiles
 from refdelta.wording import counted, size
 from refdelta_storage import ObjectNotFoundError, Store
@@ -71,7 +72,8 @@ _TIMES = frozenset(
 def history(table: str, storage_options: dict[str, str], as_json: bool, limit: int | None, wide: bool) -> None:
     """List the versions of TABLE, newest first: time, operation, user, note and parameters.
 
-    On a terminal, each version is one line, which is cut at its end; in a pipe nothing is cut. Of a damaged log, the
+    Each transaction of a version with several is a line after it: 3.1 is member 1 of version 3, counted from 0. On a
+    terminal, a line is cut at its end; in a pipe nothing is cut. Of a damaged log, the
     versions that can be read are shown, and the exit status is 1.
     """
     damaged: list[InvalidLogError] = []
@@ -91,14 +93,15 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
 def _show_history(commits: Iterator[dict[str, Any]], *, wide: bool) -> None:
     first = list(islice(commits, _AT_ONCE))
     # Users, notes and engines are columns only if a version has one.
-    kept = {name for name, field in _OPTIONAL.items() if any(commit.get(field) is not None for commit in first)}
+    known = list(with_members(first))
+    kept = {name for name, field in _OPTIONAL.items() if any(commit.get(field) is not None for commit in known)}
     names = [name for name in (_WIDE if wide else _NARROW) if name not in _OPTIONAL or name in kept]
-    rows = ([_recorded(name, commit) for name in names] for commit in chain(first, commits))
+    rows = ([_recorded(name, commit) for name in names] for commit in with_members(chain(first, commits)))
     styles = {name: style for name, style in _STYLES.items() if name in names}
     echo_table(names, rows, right=("version",), cut=() if wide else ("user", "details"), styles=styles)
 
 
-def _recorded(name: str, commit: dict[str, Any]) -> Any:
+def _recorded(name: str, commit: Mapping[str, Any]) -> Any:
     """The cell of a column of the history."""
     match name:
         case "time":
@@ -210,7 +213,10 @@ def files(table: str, storage_options: dict[str, str], as_json: bool, version: s
 @on_a_table
 @at_a_version
 def log(table: str, storage_options: dict[str, str], as_json: bool, version: str | None) -> None:
-    """Show the actions of one version of TABLE, the newest unless said: what its log file holds."""
+    """Show the actions of one version of TABLE, the newest unless said: what its log file holds.
+
+    Of a version with several transactions, it says of which ones each action is.
+    """
     damaged: list[InvalidLogError] = []
     number = _version(table, storage_options, version)
     actions = _actions(store_of(table, storage_options), number, damaged)
@@ -219,9 +225,12 @@ def log(table: str, storage_options: dict[str, str], as_json: bool, version: str
         _report(damaged)
         return
     say(f"{commit_key(number)}: {counted(len(actions), 'action')}")
-    for action in actions:
+    members = _members(actions)
+    for line, action in enumerate(actions):
+        by = [number for number, lines in enumerate(members) if line in lines]
+        of = f" of member{'s' if len(by) > 1 else ''} {', '.join(map(str, by))}" if by else ""
         for kind, fields in action.items():
-            say("\n" + kind, bold=True)
+            say(f"\n{kind}{of}", bold=True)
             shown = fields if isinstance(fields, dict) else {"": fields}
             echo_pairs((f"  {name}", _readable(name, value)) for name, value in shown.items() if value is not None)
     _report(damaged)
@@ -248,9 +257,27 @@ def _readable(name: str, value: Any) -> Any:
         return f"{value} ({moment(value)})"
     if name == "deletionVector":
         return _vector(value)
+    if name == MEMBERS and isinstance(value, list):
+        return _named_members(value)
     if name == "rowPlaces" and isinstance(value, dict):
         return f"of the rows of {counted(len(value), 'file')}; --json shows them"
     return value
+
+
+def _members(actions: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """The lines of each member of a version, counted from 0; none without members."""
+    infos = [action["commitInfo"] for action in actions if isinstance(action.get("commitInfo"), dict)]
+    entries = infos[0].get(MEMBERS) if infos else None
+    return [lines_of_member(one, len(actions)) or [] for one in entries] if isinstance(entries, list) else []
+
+
+def _named_members(entries: list[Any]) -> str:
+    """``0: WRITE 5f...; 1: DELETE 8a...; --json shows them``: the number, operation and id of each."""
+    named = []
+    for number, entry in enumerate(entries):
+        own = entry if isinstance(entry, dict) else {}
+        named.append(" ".join([f"{number}:", *(cell(own[name]) for name in ("operation", "txnId") if name in own)]))
+    return "; ".join([*named, "--json shows their commitInfo"])
 
 
 def _vector(value: Any) -> Any:

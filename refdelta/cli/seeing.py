@@ -32,20 +32,38 @@ from refdelta.wording import counted
 _SHOWN = 20
 
 
+class _Place(click.ParamType[int | tuple[int, int]]):
+    """A version, or a member of one: ``3``, ``3.1``."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, int]:
+        """The version, or the version and the member."""
+        version, dot, member = str(value).partition(".")
+        numbers = [version, member] if dot else [version]
+        if not all(one.isascii() and one.isdecimal() and len(one) < 20 for one in numbers):
+            self.fail(f"{value!r} is no version such as 3, and no member of one such as 3.1", param, ctx)
+        return (int(version), int(member)) if dot else int(version)
+
+
 @app.command(
     examples=(
         "why flights 12 15",
+        "why flights 12.1 15",
         "why s3://bucket/flights 12 15 --json",
     ),
 )
 @on_a_table
-@click.argument("a", type=click.IntRange(min=0))
-@click.argument("b", type=click.IntRange(min=0))
-def why(table: str, storage_options: dict[str, str], as_json: bool, a: int, b: int) -> None:
+@click.argument("a", type=_Place())
+@click.argument("b", type=_Place())
+def why(
+    table: str, storage_options: dict[str, str], as_json: bool, a: int | tuple[int, int], b: int | tuple[int, int]
+) -> None:
     """Explain whether version B of TABLE would have conflicted with version A, had it begun before A.
 
     The rules of commits are asked again, at both isolation levels, by rows and by files: which rule finds a conflict,
-    over which files and rows, or why there is none. Nothing is written.
+    over which files and rows, or why there is none. Nothing is written. 3.1 is member 1, counted from 0, of a version 3
+    with several transactions; of 3, all of them are looked at.
     """
     from refdelta.api.explain import explain_conflict
 

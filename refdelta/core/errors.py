@@ -156,6 +156,7 @@ class ConflictParty:
 
     Attributes:
         version: its version; None for the transaction that failed.
+        member: its place among the members of the version, counted from 0; None if it has the version for itself.
         operation: the operation, such as ``DELETE``.
         predicate: SQL that is true for each row which it read; None if it read none, or does not record it.
         user: the name of the user, or the user's id.
@@ -173,6 +174,7 @@ class ConflictParty:
     isolation_level: str | None = None
     note: str | None = None
     tables: tuple[str, ...] = ()
+    member: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class ConflictDetails:
         winner: the winner, as its commit describes it.
         own: this transaction: its operation, predicate and isolation level.
         table: the name of the table in its catalog, if the transaction is one over several tables.
+        member: the place of the winner among the members of its version, counted from 0; None if it has the version
+            for itself. Of several members that deleted rows of one file, the first: the log has these rows together.
     """
 
     rule: str
@@ -204,6 +208,7 @@ class ConflictDetails:
     winner: ConflictParty = field(default_factory=ConflictParty)
     own: ConflictParty = field(default_factory=ConflictParty)
     table: str | None = None
+    member: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The attributes as plain values for JSON, the time as an ISO 8601 string."""
@@ -234,8 +239,9 @@ class ConcurrentModificationError(CommitFailedError):
     def describe(self, conflict: ConflictDetails) -> None:
         """Replace the details, and the message that is made of them."""
         self.conflict = conflict
+        place = f"{conflict.version}" + ("" if conflict.member is None else f".{conflict.member}")
         of = "" if conflict.table is None else f" of {conflict.table}"
-        by = f" (version {conflict.version}{of}" + (f", {conflict.operation})" if conflict.operation else ")")
+        by = f" (version {place}{of}" + (f", {conflict.operation})" if conflict.operation else ")")
         named = conflict.files[:3]
         files = f" Files: {', '.join(named)}{', ...' if len(conflict.files) > len(named) else ''}." if named else ""
         rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."

@@ -57,11 +57,13 @@ class CommitEvent:
         isolation: the level at which it was checked.
         read_version: the version that it read; None if it creates the table.
         version: the version that it became; None if nothing was committed, or if that is not known.
+        member: its place among the members of that version, counted from 0; None if it has the version for itself.
         outcome: ``committed``; ``unchanged``: nothing was left to commit; ``conflict``; ``retries_exhausted``;
             ``unknown``: it may have been committed; ``failed``: another error, and nothing was committed.
         error: the class of the error; None without one.
         rule: the rule that found the conflict; None without one.
         winner: the version of the winner that it conflicts with; None without one.
+        winner_member: the place of the winner among the members of its version, likewise.
         started: the time of its begin, in seconds since 1970 (UTC).
         seconds: its duration, pauses included.
         attempts: the number of versions that were tried.
@@ -80,10 +82,12 @@ class CommitEvent:
     isolation: str
     read_version: int | None
     version: int | None = None
+    member: int | None = None
     outcome: Outcome = "failed"
     error: str | None = None
     rule: str | None = None
     winner: int | None = None
+    winner_member: int | None = None
     started: float = 0.0
     seconds: float = 0.0
     attempts: int = 0
@@ -217,10 +221,12 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
             isolation=prepared.level.value,
             read_version=None if prepared.read_version < 0 else prepared.read_version,
             version=watch.ended.version if watch.ended else None,
+            member=watch.ended.member if watch.ended else None,
             outcome=_outcome(failure, watch.ended),
             error=None if failure is None else type(failure).__name__,
             rule=conflict.rule if conflict else None,
             winner=conflict.version if conflict else None,
+            winner_member=conflict.member if conflict else None,
             started=started,
             seconds=time.perf_counter() - begun,
             **structs.asdict(tally),

@@ -13,7 +13,7 @@ import msgspec
 from refdelta.core.commit.together import GROUP
 from refdelta.core.conflicts.reads import EVERY_ROW
 from refdelta.core.log.codec import commit_info_of
-from refdelta.core.log.footprint import READ_PREDICATES
+from refdelta.core.log.footprint import LINES, MEMBERS, READ_PREDICATES
 from refdelta.errors import ConflictDetails, ConflictParty
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_OF_THE_VERSION = ("engineInfo", "tags", "inCommitTimestamp")
+"""The fields of commitInfo that members do not have, since they are the same for all of a version."""
 
 _SPARK_ID = re.compile(r"(?<=[\w`])#\d+L?\b")
 """The number of an expression that delta-spark writes after the name of a column: ``id#481L``."""
@@ -34,7 +37,7 @@ def described(details: ConflictDetails, prepared: PreparedCommit, winner: bytes 
         prepared: the transaction that lost.
         winner: the commit file of the winner, if it is at hand.
     """
-    info = {} if winner is None else commit_info_of(winner)
+    info = {} if winner is None else info_of_member(commit_info_of(winner), details.member)
     reads = prepared.read_set.rows
     own = ConflictParty(
         operation=text_of(prepared.commit_info.get("operation")),
@@ -42,15 +45,37 @@ def described(details: ConflictDetails, prepared: PreparedCommit, winner: bytes 
         isolation_level=prepared.level.value,
         note=text_of(prepared.commit_info.get("userMetadata")),
     )
-    return replace(details, winner=party(details.version, {"operation": details.operation, **info}), own=own)
+    described_winner = party(details.version, {"operation": details.operation, **info}, details.member)
+    return replace(details, winner=described_winner, own=own)
 
 
-def party(version: int, info: Mapping[str, Any]) -> ConflictParty:
+def info_of_member(info: Mapping[str, Any], member: int | None) -> Mapping[str, Any]:
+    """The commitInfo of a member of a version, with the fields that are the same for all members.
+
+    Args:
+        info: the commitInfo of the version.
+        member: the place of the member, counted from 0. For None, or where there is no such member, the commitInfo of
+            the version.
+    """
+    entries = info.get(MEMBERS)
+    if (
+        member is None
+        or not isinstance(entries, list)
+        or member >= len(entries)
+        or not isinstance(entries[member], dict)
+    ):
+        return info
+    own = {name: value for name, value in entries[member].items() if name != LINES}
+    return {name: info[name] for name in _OF_THE_VERSION if name in info} | own
+
+
+def party(version: int, info: Mapping[str, Any], member: int | None = None) -> ConflictParty:
     """A commit by its commitInfo, which is free JSON: a field of another type counts as missing.
 
     Args:
         version: the version of the commit.
         info: the fields of its commitInfo.
+        member: its place among the members of the version; None if it has the version for itself.
     """
     return ConflictParty(
         operation=text_of(info.get("operation")),
@@ -61,6 +86,7 @@ def party(version: int, info: Mapping[str, Any]) -> ConflictParty:
         isolation_level=text_of(info.get("isolationLevel")),
         note=text_of(info.get("userMetadata")),
         tables=tables_of(info),
+        member=member,
     )
 
 

@@ -7,7 +7,7 @@ the winner's version loses, and the next one succeeds. Rows and deletion vectors
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import structs
@@ -17,7 +17,8 @@ from refdelta.core.commit.budget import Limits
 from refdelta.core.commit.loop import commit_loop
 from refdelta.core.conflicts.state import TransactionState
 from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor
-from refdelta.core.log.footprint import fold_commit
+from refdelta.core.log.codec import commit_info_of, encode_commit
+from refdelta.core.log.footprint import fold_commit, lines_of_member
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.listing import newest_version
@@ -25,7 +26,8 @@ from refdelta.engine.parquet.dv import load_deletion_vectors
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import ConcurrentModificationError, DataFileError, DeltaError, InvalidLogError, StoreError
 from refdelta.transaction.driver import RowChecks, run_loop
-from refdelta.transaction.parties import described
+from refdelta.transaction.parties import described, info_of_member
+from refdelta.wording import place_name
 from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
@@ -39,15 +41,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedCommit:
-    """A commit of the log: its version and the bytes of its file."""
+    """A commit of the log, or one member of it.
+
+    Attributes:
+        version: its version.
+        data: the content of its file; of a member, its part, as if it had the version for itself.
+        member: the place of the member, counted from 0; None for the whole commit.
+    """
 
     version: int
     data: bytes
+    member: int | None = None
+
+    @property
+    def name(self) -> str:
+        """``3``, or ``3.1`` for member 1 of version 3."""
+        return place_name(self.version, self.member)
 
     @property
     def footprint(self) -> Footprint:
         """Its effects on the table."""
-        return fold_commit(self.version, self.data, commit_key(self.version))
+        found = fold_commit(self.version, self.data, commit_key(self.version))
+        return found if self.member is None else structs.replace(found, member=self.member)
+
+    @property
+    def members(self) -> tuple[RecordedCommit, ...]:
+        """Its members; none if it has the version for itself, or is a member."""
+        whole = self.footprint
+        if whole.parts == (whole,):
+            return ()
+        info, lines = commit_info_of(self.data), [line for line in self.data.splitlines() if line.strip()]
+        found = []
+        for number, entry in enumerate(whole.members):
+            fields = dict(info_of_member(info, number))
+            own = [lines[line] for line in lines_of_member(entry, len(lines)) or ()]
+            data = b"\n".join([encode_commit([CommitInfo(fields=fields)]).rstrip(), *own]) + b"\n"
+            found.append(RecordedCommit(self.version, data, number))
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -107,7 +137,10 @@ def rehearse(
     try:
         outcome = run_loop(commit_loop(bare, Limits(max_repeats=1)), shell.perform)
     except ConcurrentModificationError as error:
-        error.describe(described(error.conflict, prepared, winner.data))
+        details = error.conflict
+        if winner.member is not None:
+            details = replace(details, member=winner.member)
+        error.describe(described(details, prepared, winner.data))
         return Rehearsal(prepared, error, None, shell.matched)
     return Rehearsal(prepared, None, outcome, shell.matched)
 

@@ -59,6 +59,11 @@ _TEXTS: Final = {
         "file-1": "a live file exists, and has the size that the log says",
         "dv-6": "a remove names the vector of the logical file that it removes",
     },
+    "Commit Provenance Information": {
+        "action-21": "each action of a version with members is of a member by `commitInfo.members`, whose ids differ; "
+        "only a file is of several",
+        "action-22": "members that share a version change rows only, all with change files or all without",
+    },
     "Add CDC File": {
         "action-13": "dataChange of a cdc file is false",
     },

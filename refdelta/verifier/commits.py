@@ -27,6 +27,7 @@ from refdelta.engine.log.state import key_of
 from refdelta.errors import DeltaError, InvalidLogError, UnsafePathError
 from refdelta.pruning.stats import load_stats
 from refdelta.table.in_commit_timestamp import kept
+from refdelta.verifier.members import members_findings
 from refdelta.verifier.state import physical_rows, rows_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class CommitCheck(CommitFindings):
         self._duplicates()
         for line in self.commit.lines:
             self._line(line)
+        for clause, message, at in members_findings(self.commit):
+            self.find(clause, message, at)
 
     def _first_version(self) -> None:
         if self.commit.version:

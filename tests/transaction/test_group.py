@@ -113,7 +113,8 @@ def test_one_that_conflicts_fails_alone(table, store):
         )
     assert [getattr(one, "version", None) for one in found] == [1, 2, None, 2]
     assert isinstance(found[2], ConcurrentDeleteReadException)
-    assert found[2].conflict.winner.operation == "GROUP"
+    winner = found[2].conflict.winner
+    assert (winner.version, winner.member, winner.operation, winner.predicate) == (2, 0, "DELETE", "id = 1L")
     assert dict(zip(*(column.to_pylist() for column in table.to_pyarrow_table().columns), strict=True)) == {
         2: 7, 3: 0, 4: 0, 9: 1,
     }  # fmt: skip

@@ -426,4 +426,5 @@ def _details(rule: Rule, dispute: Dispute, asked: ConflictCheck) -> errors.Confl
         rows=sum(map(len, dispute.rows.values())) if dispute.rows else None,
         positions=shown(dispute.rows),
         fallbacks=tuple(dict.fromkeys(reasons)),
+        member=asked.winner.member,
     )

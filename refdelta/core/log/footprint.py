@@ -84,6 +84,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         operation: ``commitInfo.operation``.
         txn_id: ``commitInfo.txnId``.
         members: ``commitInfo.members`` (:data:`MEMBERS`), which is free JSON.
+        member: its place among the members of its version, counted from 0; None for a version as a whole.
         read_version: ``commitInfo.readVersion``: the version that the transaction read.
         read_predicates: the recorded reads (:data:`READ_PREDICATES`); None if the commit has none.
         read_domains: the recorded reads of metadata domains (:data:`READ_DOMAINS`), likewise.
@@ -111,6 +112,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     operation: str | None = None
     txn_id: str | None = None
     members: Any = None
+    member: int | None = None
     read_version: int | None = None
     read_predicates: tuple[str, ...] | None = None
     read_domains: frozenset[str] | None = None
@@ -402,8 +404,8 @@ def _parts(commit: Footprint) -> tuple[Footprint, ...]:
     if commit.source is None or commit.engine is not claims.Engine.REFDELTA or not isinstance(commit.members, list):
         return ()
     actions, found, seen = commit.source.actions(), list[Footprint](), set[int]()
-    for entry in commit.members:
-        lines = _lines_of(entry, len(actions))
+    for number, entry in enumerate(commit.members):
+        lines = lines_of_member(entry, len(actions))
         if lines is None:
             return ()
         seen.update(lines)
@@ -415,14 +417,17 @@ def _parts(commit: Footprint) -> tuple[Footprint, ...]:
                 source=commit.source,
                 in_commit_timestamp=commit.in_commit_timestamp,
                 members=None,
+                member=number,
             )
         )
     left = (action for line, action in enumerate(actions) if line not in seen)
-    return tuple(found) if all(map(_of_the_version, left)) else ()
+    return tuple(found) if all(map(is_of_the_version, left)) else ()
 
 
-def _lines_of(entry: Any, count: int) -> list[int] | None:
-    """The lines of a member in a file with so many; None if it does not say, or says what cannot be."""
+def lines_of_member(entry: Any, count: int) -> list[int] | None:
+    """The lines of a member (:data:`LINES`), ascending, in a file with ``count`` actions; None if the entry has none,
+    or ranges that are not ascending or not in the file.
+    """
     ranges = entry.get(LINES) if isinstance(entry, dict) else None
     if not isinstance(ranges, list):
         return None
@@ -437,7 +442,7 @@ def _lines_of(entry: Any, count: int) -> list[int] | None:
     return found
 
 
-def _of_the_version(action: AnyAction) -> bool:
+def is_of_the_version(action: AnyAction) -> bool:
     """Whether an action is of no member: the commitInfo, and the mark of row ids."""
     return isinstance(action, CommitInfo) or (isinstance(action, DomainMetadata) and action.domain == ROW_TRACKING)
 

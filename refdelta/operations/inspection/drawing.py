@@ -1,7 +1,8 @@
 """Drawings of a timeline: a string for terminals, and SVG.
 
-Each version is one line. A commit that was moved over others has a lane: it leaves the trunk at the version that the
-transaction read, and returns to it at its own version; what lies between are the versions that it was moved over.
+Each version is one line, and of a version with members each member, as ``3.0`` and ``3.1``. A commit that was moved
+over others has a lane: it leaves the trunk at the version that the transaction read, and returns to it at its own
+version; what lies between are the versions that it was moved over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from refdelta.arrow.python_values import time_text
 from refdelta.errors import printable
-from refdelta.wording import counted, listed, size
+from refdelta.wording import counted, listed, place_name, size
 
 _MOST_LANES = 12
 """The most lanes; commits beyond have no lane, and say in words which versions they were moved over."""
@@ -32,8 +33,8 @@ class Lane:
 
     Attributes:
         number: the lane, counted from 0.
-        start: the line of the version that it read; -1 if that is before the drawing.
-        end: the line of its own version.
+        start: the line of the version that it read, of its last member; -1 if that is before the drawing.
+        end: its own line.
     """
 
     number: int
@@ -82,7 +83,8 @@ def draw(rows: Sequence[dict[str, Any]], width: int, *, colour: bool = False) ->
     paint = _painted if colour else _plain
     count = max((lane.number + 1 for lane in lanes), default=0)
     graphs = [_graph(line, lanes, count, paint) for line in range(len(rows))]
-    digits = max((len(str(row["version"])) for row in rows), default=1)
+    names = [place_name(row["version"], row["member"]) for row in rows]
+    digits = max(map(len, names), default=1)
     left = digits + 2 + 1 + 2 * count + 2
     minutes = 16 if width < 100 else 19
     cells = [(time_text(row["timestamp"])[:minutes], _short(row["user"] or "", 12)) for row in rows]
@@ -91,9 +93,9 @@ def draw(rows: Sequence[dict[str, Any]], width: int, *, colour: bool = False) ->
     longest = max((_width(printable(what(row)[:1_000], keep="")) for row in rows), default=0)
     room = max(10, width - left - (times + 2 if times else 0) - (users + 2 if users else 0))
     room, lines = min(room, longest), []
-    for row, graph, (time, user) in zip(rows, graphs, cells, strict=True):
+    for name, row, graph, (time, user) in zip(names, rows, graphs, cells, strict=True):
         words = _fitted(what(row), room)
-        line = f"{row['version']:>{digits}}  {graph}  {words}"
+        line = f"{name:>{digits}}  {graph}  {words}"
         if times:
             line += f"  {paint(f'{time:<{times}}', 2)}"
         if users:
@@ -218,7 +220,7 @@ def to_svg(rows: Sequence[dict[str, Any]], name: str) -> str:
         y = _y(line)
         kind = ' class="damage"' if row["damage"] else ""
         parts += [
-            f'<text x="{_LEFT - 16}" y="{y + 4}" text-anchor="end">{row["version"]}</text>',
+            f'<text x="{_LEFT - 16}" y="{y + 4}" text-anchor="end">{place_name(row["version"], row["member"])}</text>',
             f'<circle class="version" cx="{_LEFT}" cy="{y}" r="5"/>',
             f'<text x="{words}" y="{y + 4}"{kind}>{_xml(label)}</text>',
             f'<text x="{times}" y="{y + 4}" class="faint">{_xml(time_text(row["timestamp"]))}</text>',

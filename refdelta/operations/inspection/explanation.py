@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import ConflictDetails, ConflictParty, DeltaError, printable
 from refdelta.operations.inspection.recorded_transaction import files_at
 from refdelta.transaction.parties import party
-from refdelta.wording import table
+from refdelta.wording import place_name, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ class Explanation:
     """The reason why a transaction conflicts with a commit that it did not see, or why it does not.
 
     Attributes:
-        winner: the commit that comes first.
+        winner: the commit that comes first; of several transactions in its version, the one that conflicts.
         own: the transaction that comes second.
         isolation_level: the level of the transaction.
         by_rows: whether conflicts of the transaction are decided by rows.
@@ -159,7 +159,7 @@ class Explanation:
 
     def _parties(self) -> Iterator[str]:
         for one, order in ((self.winner, "first "), (self.own, "second")):
-            named = "the statement" if one.version is None else f"version {one.version}"
+            named = "the statement" if one.version is None else f"version {place_name(one.version, one.member)}"
             said = [f"{order}  {named}: {one.operation or 'an operation without a name'}"]
             said += [f"where {one.predicate}"] if one.predicate else []
             said += [f"by {one.user}"] if one.user else []
@@ -229,7 +229,7 @@ def explain(
         answers.append(ConflictAnswer(one.prepared.level.value, one.by_rows, None, None, sentence, tuple(reasons)))
     level = own.isolation_level if own.isolation_level in {one.value for one in levels} else txn.isolation.value
     found = Explanation(
-        party(winner.version, commit_info_of(winner.data)),
+        party(winner.version, commit_info_of(winner.data), winner.member),
         own,
         str(level),
         txn.row_level,
@@ -240,8 +240,9 @@ def explain(
     if conflict is None:
         return found
     rows = None if before is None else _deciding_rows(txn, before, footprint, conflict)
-    values = {**vars(found), "rows": rows, "advice": _advice(found, conflict, vectors=txn.vectors)}
-    return Explanation(**values)
+    # Of a winner with members, the one that conflicts.
+    advice = _advice(found, conflict, vectors=txn.vectors)
+    return replace(found, winner=conflict.winner, rows=rows, advice=advice)
 
 
 def _advice(found: Explanation, conflict: ConflictDetails, *, vectors: bool) -> str:
@@ -263,30 +264,46 @@ def _advice(found: Explanation, conflict: ConflictDetails, *, vectors: bool) -> 
 def _reasons(one: Rehearsal, winner: Footprint, conflicts: Any) -> Iterator[tuple[str, str]]:
     """The ids and sentences of what rules out a conflict. The rules have decided already: this only looks for words."""
     state, level = one.state, one.prepared.level
+    named = f"version {place_name(winner.version, winner.member)}"
     if not (winner.changes_data or winner.rearranges or winner.changes_table or winner.domains or winner.app_ids):
-        yield "nothing changed", f"version {winner.version} changes nothing that another transaction can read"
+        yield (
+            "nothing changed",
+            f"{named} changes nothing that another transaction can read",
+        )
         return
     staged = state.staged
     if state.blind and not (staged.adds or staged.changes_table or staged.domains or staged.app_ids):
-        yield "not read", f"it reads and removes nothing that was there before version {winner.version}"
+        yield (
+            "not read",
+            f"it reads and removes nothing that was there before {named}",
+        )
         return
     if state.blind:
         yield "blind append", "it read nothing of the table and removes nothing, so no other commit concerns it"
         return
     if one.outcome is not None and one.outcome.version is None:
-        yield "rearranged", f"its compaction is left out, since version {winner.version} changed its files"
+        yield (
+            "rearranged",
+            f"its compaction is left out, since {named} changed its files",
+        )
         return
     if state.snapshot_isolation:
         yield (
             "rearranged",
-            f"it only rearranges rows; rows that version {winner.version} deleted are hidden in its new files",
+            f"it only rearranges rows; rows that {named} deleted are hidden in its new files",
         )
         return
     if winner.rearranges:
-        yield "rearranged", f"version {winner.version} only moved rows, to places where they are found again"
+        yield (
+            "rearranged",
+            f"{named} only moved rows, to places where they are found again",
+        )
         return
     if level is IsolationLevel.WRITE_SERIALIZABLE and conflicts.get((IsolationLevel.SERIALIZABLE, one.by_rows)):
-        yield "level", f"at WriteSerializable it takes its place before the blind append of version {winner.version}"
+        yield (
+            "level",
+            f"at WriteSerializable it takes its place before the blind append of {named}",
+        )
         return
     if one.by_rows and conflicts.get((level, False)):
         yield (
@@ -305,6 +322,7 @@ def _reasons(one: Rehearsal, winner: Footprint, conflicts: Any) -> Iterator[tupl
 def _apart(predicates: Any, winner: Footprint) -> Iterator[tuple[str, str]]:
     """The reasons why the files of a winner have no rows that satisfy the predicates."""
     partition = statistics = 0
+    named = f"version {place_name(winner.version, winner.member)}"
     for add in islice(winner.new_rows, _LOOKED_AT):
         if not any(one.may_match(add) for one in predicates):
             partition += 1
@@ -318,7 +336,10 @@ def _apart(predicates: Any, winner: Footprint) -> Iterator[tuple[str, str]]:
     if statistics:
         yield "statistics", f"by their statistics, {statistics} new files hold no row that it would have read"
     if winner.removed_data or not (partition or statistics):
-        yield "not read", f"it read none of the rows that version {winner.version} removed or changed"
+        yield (
+            "not read",
+            f"it read none of the rows that {named} removed or changed",
+        )
 
 
 # --- the rows that decide --------------------------------------------------------------------------------------------

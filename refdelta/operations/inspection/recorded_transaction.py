@@ -33,6 +33,7 @@ from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.shared.rewrite import find_matches
 from refdelta.transaction.parties import stated_predicate
 from refdelta.transaction.transaction import Transaction
+from refdelta.wording import place_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -158,34 +159,32 @@ def _predicates(found: RecordedTransaction, before: Snapshot, own: Footprint) ->
     """The predicates that the transaction read; None for every row."""
     if own.blind or not (own.adds or own.removes):
         return []
+    named = f"version {place_name(own.version, own.member)}"
     texts, stated = own.read_predicates, stated_predicate(found.info)
     if texts is None and stated is not None and own.operation in {"DELETE", "UPDATE", "WRITE"}:
         texts = (stated,)
         if '"' in stated and str(found.info.get("engineInfo", "")).startswith("delta-rs"):
             texts = None  # there it is the name of a column, in Spark a string
     if texts is None:
-        found.notes.append(f"version {own.version} does not record what it read: every row of the table counts as read")
+        found.notes.append(f"{named} does not record what it read: every row of the table counts as read")
         return None
     parameters = found.info.get("operationParameters")
     stated_none = not isinstance(parameters, dict) or "predicate" not in parameters
     if stated_none and EVERY_ROW.text in texts and own.operation in {"DELETE", "UPDATE", "MERGE"}:
         found.notes.append(
-            f"version {own.version} does not record its predicate (refdelta.recordPredicates=false): every row of the "
+            f"{named} does not record its predicate (refdelta.recordPredicates=false): every row of the "
             "table counts as read"
         )
     elif own.operation == "MERGE":
         found.notes.append(
-            f"version {own.version} is a MERGE, which records a wider predicate than its keys: the rows that it read "
-            "may be fewer"
+            f"{named} is a MERGE, which records a wider predicate than its keys: the rows that it read may be fewer"
         )
     if sum(map(len, texts)) > PREDICATE_TEXT:
         return None
     try:
         return [parse_predicate(text, before.schema, recorded=True) for text in dict.fromkeys(texts)]
     except DeltaError as error:
-        found.notes.append(
-            f"the predicate of version {own.version} cannot be used, so every row counts as read: {error}"
-        )
+        found.notes.append(f"the predicate of {named} cannot be used, so every row counts as read: {error}")
         return None
 
 

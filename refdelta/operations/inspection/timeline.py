@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from refdelta.core.log.codec import BAD_INPUT
+from refdelta.core.log.footprint import MEMBERS, lines_of_member
 from refdelta.core.log.paths import commit_key, parse_log_name
 from refdelta.core.log.statistics import parse_stats
 from refdelta.core.log.timestamps import rising
@@ -19,15 +20,16 @@ from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.scan.scan import RowStream
 from refdelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
 from refdelta.operations.inspection.drawing import draw, to_svg
-from refdelta.transaction.parties import predicate_of, tables_of, text_of
+from refdelta.transaction.parties import info_of_member, predicate_of, tables_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from refdelta_storage import Store
 
 SCHEMA = pa.schema([
     ("version", pa.int64()),
+    ("member", pa.int64()),
     ("timestamp", pa.timestamp("ms", "UTC")),
     ("operation", pa.string()),
     ("predicate", pa.string()),
@@ -87,13 +89,14 @@ _decoder = msgspec.json.Decoder(_ActionLine)
 class Timeline(RowStream):
     """The versions of a log, oldest first: an Arrow stream that reads the log while it is consumed.
 
-    The columns are ``version``, ``timestamp``, ``operation``, ``predicate`` (SQL that is true for each row that it
-    read), ``read_version``, ``passed`` (the versions between the one that it read and its own, over which it was
-    committed; the newest 1,000), ``isolation_level``, ``blind_append``, ``user``, ``engine``, ``note``, ``tables`` (of
-    a transaction over several tables, as ``sales.orders@7``), ``rows`` (added or changed), ``files_added``,
-    ``files_removed``, ``bytes_added``, ``bytes_removed`` (without files that only get another deletion vector) and
-    ``damage``. A field that a commit does not record is null. ``str()`` draws the newest 20 versions, or those that
-    were asked for.
+    A version with members has a row for each of them, any other version one row. The columns are ``version``,
+    ``member`` (its place among the members, counted from 0; null without members), ``timestamp``, ``operation``,
+    ``predicate`` (SQL that is true for each row that it read), ``read_version``, ``passed`` (the versions between the
+    one that it read and its own, over which it was committed; the newest 1,000), ``isolation_level``, ``blind_append``,
+    ``user``, ``engine``, ``note``, ``tables`` (of a transaction over several tables, as ``sales.orders@7``), ``rows``
+    (added or changed), ``files_added``, ``files_removed``, ``bytes_added``, ``bytes_removed`` (without files that only
+    get another deletion vector) and ``damage``. A field that a commit does not record is null. ``str()`` draws the
+    newest 20 versions, or those that were asked for.
     """
 
     _store: Store
@@ -120,7 +123,7 @@ class Timeline(RowStream):
                 contents = self._store.get_many([commit_key(version) for version, _ in some])
             rows = []
             for (version, mtime_ms), data in zip(some, contents, strict=True):
-                rows.append(_entry(version, mtime_ms, data, before))
+                rows.extend(_entries(version, mtime_ms, data, before))
                 before = version
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
@@ -149,7 +152,7 @@ class Timeline(RowStream):
         return 0 if self._asked else max(0, len(self._commits) - _DRAWN)
 
     def draw(self, width: int | None = None, *, colour: bool = False) -> str:
-        """Draw the versions, one a line, with a lane for each commit that was moved over others.
+        """Draw the versions and members, one a line, with a lane for each commit that was moved over others.
 
         Args:
             width: the number of columns; None for those of the terminal.
@@ -208,10 +211,10 @@ def timeline(store: Store, limit: int | None, first: int | None, last: int | Non
 # --- one commit ------------------------------------------------------------------------------------------------------
 
 
-def _entry(version: int, mtime_ms: int, data: bytes, before: int | None) -> dict[str, Any]:
+def _entries(version: int, mtime_ms: int, data: bytes, before: int | None) -> list[dict[str, Any]]:
+    """The rows of a version: one for each of its members, or one."""
     info: dict[str, Any] = {}
-    added, removed = list[_FileLine](), list[_FileLine]()
-    damage = []
+    actions, damage, unreadable = list[_ActionLine](), list[str](), False
     if before is not None and version > before + 1:
         several = f"versions {before + 1} to {version - 1} are" if version > before + 2 else f"version {before + 1} is"
         damage.append(f"{several} missing")
@@ -222,13 +225,28 @@ def _entry(version: int, mtime_ms: int, data: bytes, before: int | None) -> dict
             action = _decoder.decode(line)
         except BAD_INPUT as error:
             damage.append(f"line {number} is not an action: {error}")
+            unreadable = True
             continue
+        actions.append(action)
         if action.commit_info is not None:
             info = action.commit_info
-        elif action.add is not None:
-            added.append(action.add)
-        elif action.remove is not None:
-            removed.append(action.remove)
+    said = "; ".join(damage) or None
+    entries = info.get(MEMBERS)
+    lines = [lines_of_member(one, len(actions)) for one in entries] if isinstance(entries, list) else []
+    if not lines or None in lines or unreadable:
+        return [_entry(version, None, mtime_ms, info, actions) | {"damage": said}]
+    return [
+        _entry(version, number, mtime_ms, info_of_member(info, number), [actions[line] for line in some or ()])
+        | {"damage": None if number else said}
+        for number, some in enumerate(lines)
+    ]
+
+
+def _entry(
+    version: int, member: int | None, mtime_ms: int, info: Mapping[str, Any], actions: Sequence[_ActionLine]
+) -> dict[str, Any]:
+    added = [action.add for action in actions if action.add is not None]
+    removed = [action.remove for action in actions if action.remove is not None]
     # A file that is removed and added again has another deletion vector, and the same bytes.
     new, old = ({file.path for file in files if isinstance(file.path, str)} for files in (added, removed))
     added = [file for file in added if file.path not in old]
@@ -238,6 +256,7 @@ def _entry(version: int, mtime_ms: int, data: bytes, before: int | None) -> dict
     stamp = _whole(info.get("inCommitTimestamp"))
     return {
         "version": version,
+        "member": member,
         "timestamp": mtime_ms if stamp is None else stamp,
         "operation": text_of(info.get("operation")),
         "predicate": predicate_of(info),
@@ -254,7 +273,7 @@ def _entry(version: int, mtime_ms: int, data: bytes, before: int | None) -> dict
         "files_removed": len(removed),
         "bytes_added": _total(added),
         "bytes_removed": _total(removed),
-        "damage": "; ".join(damage) or None,
+        "damage": None,
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.arrow.python_values import time_text
 from refdelta.core.log.codec import BAD_INPUT, decode_info
+from refdelta.core.log.footprint import MEMBERS
 from refdelta.core.log.paths import LOG, VERSIONED, commit_key, parse_log_name
 from refdelta.core.log.timestamps import rising
 from refdelta.core.rows.relocation import ROW_PLACES
@@ -16,11 +17,11 @@ from refdelta.engine.log.listing import Listing, has_log, hinted_version, list_l
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError
 from refdelta.table.in_commit_timestamp import enablement
-from refdelta.wording import table
+from refdelta.wording import place_name, table
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage import Store
@@ -50,7 +51,7 @@ class History(list[dict[str, Any]]):
 
     def _repr_html_(self) -> str:
         names = ("version", "timestamp", "operation", "operationParameters", "engineInfo")
-        rows = [[entry.get(name) for name in names] for entry in self]
+        rows = [[entry.get(name) for name in names] for entry in with_members(self)]
         for row in rows:
             if type(row[1]) is int:
                 row[1] = time_text(row[1], zone="UTC")
@@ -59,13 +60,26 @@ class History(list[dict[str, Any]]):
         return table(rows, head=("version", "time", "operation", "parameters", "engine"))
 
 
+def with_members(commits: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The lines of a table of the history: each version, and after it each of its members, with ``3.1`` as the version
+    of member 1 of version 3, and without the time, which is that of the version.
+    """
+    for commit in commits:
+        yield commit
+        entries = commit.get(MEMBERS)
+        for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+            own = entry if isinstance(entry, dict) else {}
+            yield {**own, "timestamp": None, "version": place_name(commit["version"], number)}
+
+
 def history(snapshot: Snapshot, limit: int | None = None, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
     """The versions, newest first: a mapping each, with the fields of its commitInfo, if it has one, and ``version``.
 
     ``timestamp`` is the time of the version for time travel, in milliseconds since 1970 (UTC), as in Spark's history:
     the in-commit timestamp if the table has it, else the time of the file, made rising over the versions that are
-    returned. The field with the new places of a compaction's rows is left out, since it is long and only for conflict
-    checks.
+    returned. A version with several transactions has them in ``members``, in their order: the commitInfo of each, and
+    the ``lines`` of the commit file that are its actions. The field with the new places of a compaction's rows is left
+    out, since it is long and only for conflict checks.
 
     Args:
         snapshot: the newest version.

@@ -1,0 +1,78 @@
+"""A version with members, of statements of threads that commit in a group."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from refdelta import DeltaTable, write_deltalake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from refdelta.api.group_commit import GroupCommit
+    from refdelta.transaction.results import CommitResult
+
+    Call = Callable[[GroupCommit], CommitResult]
+
+
+def together(table: DeltaTable, *calls: Call) -> list[Any]:
+    """Run calls, such as ``lambda group: group.append(rows)``, in threads whose transactions are queued in this order
+    before the first version is put. Returns what each returned or raised.
+    """
+    most = len(calls)
+    with table.group_commit(max_wait_ms=60_000, max_transactions=most) as group, ThreadPoolExecutor(most) as pool:
+        futures = []
+        with ExitStack() as expected:
+            for _ in calls:  # the group waits for these
+                expected.enter_context(group._group.call("test"))
+            for number, call in enumerate(calls, 1):
+                futures.append(pool.submit(call, group))
+                while number < most and len(group._group._queue) < number and not futures[-1].done():
+                    time.sleep(0.001)
+            while not any(one.in_flight for one in group._group._queue) and not any(one.done() for one in futures):
+                time.sleep(0.001)  # until their version is under way
+        return [future.exception() or future.result() for future in futures]
+
+
+def statement(fn: Callable[[Any], object], **options: Any) -> Call:
+    """A call of :func:`together`: a transaction that is tried once."""
+    return lambda group: group.transact(fn, attempts=1, **options)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([0] * len(ids), pa.int64())})
+
+
+def append(*ids: int) -> Call:
+    return lambda group: group.append(rows(*ids))
+
+
+def delete(predicate: str) -> Call:
+    return statement(lambda txn: txn.delete(predicate))
+
+
+def update(value: str, predicate: str) -> Call:
+    return statement(lambda txn: txn.update({"v": value}, predicate=predicate))
+
+
+def grown(path: Path, properties: dict[str, str]) -> DeltaTable:
+    """Version 1: appends and deletes of one file; version 2: updates of the same file; version 3: deletes that leave no
+    row of a file; version 4: appends. All versions but the first have members.
+    """
+    write_deltalake(path, rows(*range(10)), configuration=properties)
+    versions = [
+        [append(20), delete("id = 1"), append(21, 22), delete("id = 2"), delete("id = 3")],
+        [update("v + 5", "id = 4"), update("v + 6", "id = 5")],
+        [delete("id = 21"), delete("id = 22"), delete("id = 0")],
+        [append(30), append(31)],
+    ]
+    for number, calls in enumerate(versions, 1):
+        found = together(DeltaTable(path), *calls)
+        assert sorted((one.version, one.member) for one in found) == [(number, at) for at in range(len(calls))]
+    return DeltaTable(path)
