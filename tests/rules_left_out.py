@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_without(*missing: str) -> Callable[..., Any]:
-    """What ``refdelta.core.commit.loop.check`` is without the rules with these ids."""
+    """What ``refdelta.core.commit.member.check`` is without the rules with these ids."""
     left = tuple(rule for rule in rules.RULES if rule.id not in missing)
     assert len(left) == len(rules.RULES) - len(missing), missing
     check = rules.check

@@ -18,7 +18,8 @@ from pyroaring import BitMap64
 from concurrency.commits import FLAT, SERIALIZABLE
 from concurrency.commits import where_flat as where
 from refdelta.core.commit import effects
-from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.loop import commit_loop, group_loop
+from refdelta.core.commit.member import Member
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.reads import ReadSet
@@ -253,22 +254,9 @@ class Table:
 
     def commit(self, txn: Transaction, level: IsolationLevel = SERIALIZABLE, **limits) -> CommitOutcome:
         """Run the commit loop. Raises what it raises; what it puts becomes the next version, and is checked."""
-        info = {
-            "operation": txn.name, "readVersion": txn.saw, "isBlindAppend": txn.blind,
-            "isolationLevel": level.value, "engineInfo": "refdelta/1.0",
-        }  # fmt: skip
-        prepared = PreparedCommit(
-            read_version=txn.saw, read_set=txn.read_set, actions=txn.actions, commit_info=info,
-            txn_id=f"t{next(self.names)}", level=level, table=FLAT, changes=txn.work,
-        )  # fmt: skip
-        loop, reply, before = commit_loop(prepared, **limits), None, self.rows(-1)
-        while True:
-            try:
-                effect = loop.send(reply)
-            except StopIteration as done:
-                outcome: CommitOutcome = done.value
-                break
-            reply = self._answer(effect, txn)
+        before = self.rows(-1)
+        prepared = self.prepared(txn, level)
+        outcome = self._run(commit_loop(prepared, **limits), {prepared.txn_id: txn})
         if outcome.version is None:
             assert not txn.actions
             assert not txn.work.deletes
@@ -277,7 +265,54 @@ class Table:
         assert self.rows(-1) == before - txn.deletes | txn.adds, "the commit did something else than it was meant to"
         return outcome
 
-    def _answer(self, effect: effects.Effect, txn: Transaction) -> effects.Reply:
+    def commit_together(
+        self, txns: Sequence[Transaction], level: IsolationLevel = SERIALIZABLE, before_put: Callable[[], None] = int
+    ) -> list[CommitOutcome | Exception]:
+        """Run the loop until each of the transactions has an outcome, which are returned in their order. Each version
+        is checked: it is what its members leave one after the other.
+
+        ``before_put``: called before each put; may commit another transaction, which then wins.
+        """
+        members = [Member(self.prepared(txn, level)) for txn in txns]
+        names = {member.prepared.txn_id: txn for member, txn in zip(members, txns, strict=True)}
+        while any(member.outcome is None for member in members):
+            self._run(group_loop(members), names, before_put)
+        ended = [(member.outcome, txn) for member, txn in zip(members, txns, strict=True)]
+        for version in {one.version for one, _ in ended if isinstance(one, CommitOutcome)} - {None}:
+            sharing = [(one.member or 0, txn) for one, txn in ended if getattr(one, "version", -1) == version]
+            assert sorted(number for number, _ in sharing) == list(range(len(sharing)))
+            rows = self.rows(version - 1)
+            for _, txn in sorted(sharing, key=lambda one: one[0]):
+                assert txn.deletes <= rows, "a member deletes rows that are not there"
+                rows = rows - txn.deletes | txn.adds
+            assert self.rows(version) == rows, "the version is not what its members leave"
+        return [one for one, _ in ended]
+
+    def prepared(self, txn: Transaction, level: IsolationLevel = SERIALIZABLE) -> PreparedCommit:
+        """A transaction for the loop."""
+        info = {
+            "operation": txn.name, "readVersion": txn.saw, "isBlindAppend": txn.blind,
+            "isolationLevel": level.value, "engineInfo": "refdelta/1.0",
+        }  # fmt: skip
+        return PreparedCommit(
+            read_version=txn.saw, read_set=txn.read_set, actions=txn.actions, commit_info=info,
+            txn_id=f"t{next(self.names)}", level=level, table=FLAT, changes=txn.work,
+        )  # fmt: skip
+
+    def _run(
+        self, loop: effects.Steps, txns: dict[str, Transaction], before_put: Callable[[], None] = int
+    ) -> CommitOutcome:
+        reply = None
+        while True:
+            try:
+                effect = loop.send(reply)
+            except StopIteration as done:
+                return done.value
+            if isinstance(effect, effects.TryCommit):
+                before_put()
+            reply = self._answer(effect, txns)
+
+    def _answer(self, effect: effects.Effect, txns: dict[str, Transaction]) -> effects.Reply:
         match effect:
             case effects.TryCommit(version, data):
                 if version < len(self.log):
@@ -296,14 +331,14 @@ class Table:
                 return effects.Vectors(tuple(map(self.hidden, descriptors)))
             case effects.WriteVectors(bitmaps):
                 return effects.Descriptors(tuple(map(self.vector, bitmaps)))
-            case effects.MatchRows(rows):
+            case effects.MatchRows(rows, name):
                 self.looks += 1
                 if not all(self.is_there(one.add) for one in rows):
                     return effects.Failed(DataFileNotFoundError("it does not exist", file="f"))
-                return effects.Matches(tuple(any(map(txn.selects, self.rows_among(one))) for one in rows), 0.0)
-            case effects.ConfirmRows(rows):
+                return effects.Matches(tuple(any(map(txns[name].selects, self.rows_among(one))) for one in rows), 0.0)
+            case effects.ConfirmRows(rows, _, name):
                 found = [self.files[one.add.path][at] for one in rows for at in one.rows]
-                return effects.Yes() if all(map(txn.selects, found)) else effects.No()
+                return effects.Yes() if all(map(txns[name].selects, found)) else effects.No()
         return effects.Yes()
 
     def _put(self, data: bytes) -> None:

@@ -39,7 +39,7 @@ from model.layouts import (
     Layout,
     each,
 )
-from refdelta.core.commit import loop
+from refdelta.core.commit import member
 from refdelta.core.conflicts import state
 from refdelta.core.rows import file_state, rebase, touched
 from refdelta.core.rows.file_state import FileState
@@ -234,7 +234,7 @@ def test_all_rows_of_a_file_are_those_that_were_live_in_it():
     ],
 )
 def test_without_a_rule_a_history_is_wrong(monkeypatch, missing, what):
-    monkeypatch.setattr(loop, "check", check_without(missing))
+    monkeypatch.setattr(member, "check", check_without(missing))
 
     # Groups of files are left out where an input is gone; only what is staged by hand needs the rule.
     first = (BY_HAND, *ALL) if missing == "deleted-by-both" else ALL

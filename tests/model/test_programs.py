@@ -26,8 +26,8 @@ from model.exhaustive import explore, pairs
 from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from model.layouts import CLUSTERED, CLUSTERED_TRACKED, WIDE, WIDE_PARTITIONED, WIDE_ROWS, WIDER, Layout, each
 from model.program_cases import STATEMENTS, named, of_rows_and_domains, programs
-from refdelta.core.commit import loop
-from refdelta.core.commit.body import CommitBody
+from refdelta.core.commit import member
+from refdelta.core.commit.member import Member
 from refdelta.core.conflicts import precedence, rules
 from refdelta.core.conflicts.precedence import Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
@@ -221,7 +221,7 @@ def flat(needed: dict[str, list[Needed]]) -> pytest.MarkDecorator:
 @flat(OF_RULES)
 def test_without_a_rule_a_history_is_wrong(monkeypatch, what, needed):
     needed.explore()
-    monkeypatch.setattr(loop, "check", check_without(what))
+    monkeypatch.setattr(member, "check", check_without(what))
     with pytest.raises(Wrong, match=needed.symptom):
         needed.explore()
 
@@ -337,7 +337,7 @@ PROTECTIONS = {
         Needed(["x to y", "drop a feature"], NO_ORDER + "V1 x to y", [NO_DOMAINS_READ], level=level) for level in LEVELS
     ],
     "the first timestamp is later than the file before it": [
-        Needed(["insert a=0", "enable times"], "was committed at", [(CommitBody, "brings_timestamps", False)]),
+        Needed(["insert a=0", "enable times"], "was committed at", [(Member, "brings_timestamps", False)]),
         Needed(["enable times", "insert a=0"], "was committed at", [(CommitClock, "after", lambda clock, _: clock)]),
     ],
     "RESTORE rests on the files that it brings back": [

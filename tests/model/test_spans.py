@@ -93,7 +93,7 @@ def newest_end_hides_all(commits: Any, _now_ms: int) -> list[Vacuum]:
     return in_progress(listed[ends[-1] + 1 if ends else 0 :], _now_ms)
 
 
-_WITHOUT_RULE = mock.patch("refdelta.core.commit.loop.check", check_without("files-deleted"))
+_WITHOUT_RULE = mock.patch("refdelta.core.commit.member.check", check_without("files-deleted"))
 _NOTHING_LOOKED_UP = mock.patch.object(deleted_files, "vacuums_in_progress", return_value=[])
 _OWN_FILES_UNKNOWN = mock.patch.object(
     Transaction, "_with_own_files", lambda _, reads: dataclasses.replace(reads, written_since=None)

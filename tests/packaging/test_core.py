@@ -43,7 +43,7 @@ def test_it_loads_few_modules_and_no_library_for_files_or_sql():
     assert len(ours) <= 40
     files = (ROOT / name.replace(".", "/") for name in ours)
     places = [file / "__init__.py" if file.is_dir() else file.with_suffix(".py") for file in files]
-    assert sum(len(place.read_text().splitlines()) for place in places) <= 7_150
+    assert sum(len(place.read_text().splitlines()) for place in places) <= 7_600
 
 
 # --- its document ---------------------------------------------------------------------------------------------------

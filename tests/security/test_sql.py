@@ -229,7 +229,12 @@ def test_deep_nesting_has_a_name():
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     "sql",
-    ["a <> " + "+".join(["a"] * 140), "NOT " * 80 + "b", "s <> " + "||".join(["s"] * 60), "b" + " IS NULL" * 70],
+    [
+        "a <> " + "+".join(["a"] * 140),
+        "NOT " * 80 + "b",
+        "s <> " + "||".join(["s"] * 60),
+        "(" * 30 + "b" + " IS NULL)" * 30,
+    ],
     ids=["sum", "not", "strings", "is null"],
 )
 def test_what_is_read_can_be_used(sql, tmp_path):

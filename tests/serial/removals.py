@@ -14,8 +14,8 @@ import msgspec
 import pyarrow.compute as pc
 
 from refdelta.api import table_transaction
-from refdelta.core.commit import loop
-from refdelta.core.commit.body import CommitBody
+from refdelta.core.commit import loop, member
+from refdelta.core.commit.member import Member
 from refdelta.core.conflicts import precedence, rules, state
 from refdelta.core.conflicts.precedence import Effects, Precedence
 from refdelta.core.conflicts.reads import Read, ReadSet
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def without(*names: str) -> Iterator[None]:
     """The engine without these, which are names of :data:`REMOVALS`."""
     missing = [name.removeprefix(_RULE) for name in names if name.startswith(_RULE)]
-    patches = [mock.patch.object(loop, "check", check_without(*missing))] if missing else []
+    patches = [mock.patch.object(member, "check", check_without(*missing))] if missing else []
     for name in names:
         if not name.startswith(_RULE):
             patches += REMOVALS[name]()
@@ -289,7 +289,7 @@ REMOVALS: dict[str, Callable[[], Patches]] = {
         state.TransactionState, "_writes_what_it_read", lambda _: False
     ),
     "domains that name columns": _method(prepared_commit, "_domains_of_columns", lambda *_: frozenset()),
-    "the time before the first timestamp": _method(CommitBody, "brings_timestamps", False),
+    "the time before the first timestamp": _method(Member, "brings_timestamps", False),
     "domains and applications in an order": _values_are_rows,
     "the answer past the bound on files": _bound_forgets,
     "transactions that keep their place in an order": _method(Effects, "keeps_its_place", False),

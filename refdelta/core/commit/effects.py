@@ -90,9 +90,14 @@ class WriteVectors(msgspec.Struct, frozen=True):
 class MatchRows(msgspec.Struct, frozen=True):
     """Would the transaction have read one of these rows, which a winner added? Reply: :class:`Matches` or
     :class:`Failed`.
+
+    Attributes:
+        rows: the rows.
+        txn_id: the id of the transaction, where the loop has several.
     """
 
     rows: tuple[AddedRows, ...]
+    txn_id: str
 
 
 class ConfirmRows(msgspec.Struct, frozen=True):
@@ -102,10 +107,12 @@ class ConfirmRows(msgspec.Struct, frozen=True):
     Attributes:
         rows: the rows.
         trusted: whether the answer is yes if it cannot be decided; otherwise it is no.
+        txn_id: the id of the transaction, where the loop has several.
     """
 
     rows: tuple[AddedRows, ...]
-    trusted: bool = False
+    trusted: bool
+    txn_id: str
 
 
 class LocateRows(msgspec.Struct, frozen=True):

@@ -34,41 +34,29 @@ the shell checks every time, since a folder may be removed at any moment.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import cast
 
+from pyroaring import BitMap64
+
 from refdelta.core.commit import effects
-from refdelta.core.commit.body import CommitBody
-from refdelta.core.commit.budget import Limits, RowCheckBudget
+from refdelta.core.commit.body import CommitBody, as_version
+from refdelta.core.commit.budget import Limits
+from refdelta.core.commit.group import in_order, may_share
+from refdelta.core.commit.member import Member
 from refdelta.core.commit.transaction import CommitOutcome, CommitTally, PreparedCommit
-from refdelta.core.commit.vectors import CHUNK_BYTES, R, VectorReads, ask
-from refdelta.core.conflicts.rules import (
-    RULES,
-    Clear,
-    Conflict,
-    NeedConfirmation,
-    NeedPlaces,
-    NeedRows,
-    NeedVectors,
-    check,
-)
-from refdelta.core.conflicts.state import AddedRows, TransactionState, Unlocated
+from refdelta.core.commit.vectors import CHUNK_BYTES, R, ask
 from refdelta.core.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
     DataFileNotFoundError,
-    InvalidArgumentError,
     InvalidLogError,
 )
-from refdelta.core.log.actions import CommitInfo, DeletionVectorDescriptor, DomainMetadata
-from refdelta.core.log.assigned import DOMAIN as ROW_TRACKING
-from refdelta.core.log.footprint import Footprint, fold_commit, fold_together, whole_number
+from refdelta.core.log.footprint import Footprint, fold_commit, fold_together, txn_ids, whole_number
 from refdelta.core.log.lean import FileLine, file_lines
-from refdelta.core.log.replay import file_key, validate_commit
-from refdelta.core.rows.touched import Facts
 
 _CHUNK = 256
 """The most winners that are held in memory at a time."""
@@ -101,101 +89,195 @@ def commit_loop(
             without ``numRecords`` in a table with row tracking.
         Exception: the error of a ``Failed`` reply, if it is certain that nothing was committed.
     """
-    return _Loop(prepared, limits or Limits(), prepared.read_version, tally or CommitTally()).run()
+    member = Member(prepared, limits, tally)
+    yield from group_loop([member], limits)
+    if isinstance(member.outcome, CommitOutcome):
+        return member.outcome
+    raise member.outcome or AssertionError("a loop with one transaction ends with its outcome")
+
+
+def group_loop(members: Sequence[Member], limits: Limits | None = None) -> effects.Steps[None]:
+    """Commit transactions of one table together: a generator like :func:`commit_loop`, up to the next version that has
+    some of them.
+
+    Each is checked against the winners, and against the members of the version before it. The failure of one does not
+    affect the others. Those that may not share a version with the first ones, or would conflict with them, are left for
+    the next call; it then checks them against that version.
+
+    Args:
+        members: the transactions, the first ones preferred. Those with an ``outcome`` are passed over.
+        limits: the limits of this version; None for the defaults.
+
+    Returns:
+        None, as ``StopIteration.value``: the ends are the ``outcome`` of each. At least one has ended.
+
+    Raises:
+        As :func:`commit_loop`, but for conflicts: the error of all members that have no outcome then.
+    """
+    return _Loop([one for one in members if one.outcome is None], limits or Limits()).run()
 
 
 class _Loop:
     """One run.
 
     Attributes:
-        prepared: the transaction.
+        members: the transactions that have not ended.
         limits: the limits.
         base: the version before the next put. All versions up to it were checked and do not conflict.
-        tally: the counts.
+        attempts: the number of versions that were tried.
+        puts: the number of puts.
         waited: seconds since the first effect, at the last pause.
         in_doubt: whether a put at base+1 may have been carried out, or may be later.
     """
 
-    def __init__(self, prepared: PreparedCommit, limits: Limits, base: int, tally: CommitTally) -> None:
-        self.prepared, self.limits, self.base, self.tally = prepared, limits, base, tally
-        self.waited, self.in_doubt = 0.0, False
-        # The reasons why conflicts were decided by files and not by rows, in order.
-        self.reasons: dict[str, None] = {}
-        self.rebased_over: list[int] = []
+    def __init__(self, members: list[Member], limits: Limits) -> None:
+        self.members, self.limits = members, limits
+        self.base = max(member.base for member in members)
+        self.name_of = members[0].prepared.name_of
+        self.attempts, self.puts, self.waited, self.in_doubt = 0, 0, 0.0, False
         # Winners after the next one that the committer has sent along.
         self.sent_along: tuple[bytes, ...] = ()
         # The mean size of the winners that were read last, in bytes.
         self.winner_bytes = 1
-        if any(isinstance(action, DomainMetadata) and action.domain == ROW_TRACKING for action in prepared.actions):
-            raise InvalidArgumentError(f"the metadata domain {ROW_TRACKING} is not to be set: commits work it out")
-        validate_commit(prepared.actions, version=0 if self.base < 0 else None)
-        operation = {"operation": prepared.commit_info.get("operation")}
-        actions = [CommitInfo(fields=operation), *prepared.actions]
-        self.state = TransactionState(
-            prepared.read_set, actions, prepared.level, prepared.table, prepared.changes, prepared.rests_on
-        )
-        self.body = CommitBody(prepared, self.state)
-        self.vectors = VectorReads(prepared.name_of)
-        self.budget = RowCheckBudget(self.limits.budget)
+        self.body = CommitBody()
 
-    def run(self) -> effects.Steps[CommitOutcome]:
-        while True:
+    def run(self) -> effects.Steps[None]:
+        first = min(member.base for member in self.members)
+        if first < self.base and (yield from self._catch_up(first, self.base)):
+            return
+        while self.members:
             yield from self._encode()
-            self.tally.attempts += 1
+            self._count(attempts=1)
             winner = yield from self._settle(self.base + 1)
             if winner is None:
-                return self._committed(recovered=self.in_doubt)
+                return
             self.in_doubt = False
-            yield from self._step_over(winner)
+            for member in list(self.members):
+                yield from self._step_over(member, winner)
+            self.base += 1
+            if not self.members:
+                return
             # The pause comes before reading the log. With the pause after it, the put would go to a version that others
             # have taken meanwhile, and a transaction that lost often, and so waits long, would always lose.
-            used_up = self.tally.attempts >= self.limits.max_attempts
-            younger = None if (read := winner.read_version) is None else max(0, self.prepared.read_version - read)
-            over = used_up or (yield from self._out_of_time(effects.Pause(self.tally.attempts, "lost", younger)))
-            if (yield from self._catch_up()):
-                return self._committed(recovered=True)
-            if self.state.empty:
-                return dataclasses.replace(self._committed(recovered=False), version=None)
-            if over:
+            used_up = self.attempts >= self.limits.max_attempts
+            read = min(member.prepared.read_version for member in self.members)
+            younger = None if winner.read_version is None else max(0, read - winner.read_version)
+            over = used_up or (yield from self._out_of_time(effects.Pause(self.attempts, "lost", younger)))
+            if (yield from self._catch_up(self.base)):
+                return
+            for member in [one for one in self.members if one.state.empty]:
+                self._end(member, dataclasses.replace(self._outcome(member, None, recovered=False), version=None))
+            if over and self.members:
                 raise self._exhausted("More attempts" if used_up else "More time")
 
     def _encode(self) -> effects.Steps[None]:
-        if self.body.brings_timestamps and self.base >= 0:
+        if not any(member.stale for member in self.members):
+            return
+        self.body.members = yield from self._sharing()
+        try:
+            yield from self._encode_body()
+        except Exception:
+            if len(self.body.members) == 1:
+                raise
+            # One of them cannot be encoded. It finds that out alone, in a later version.
+            self.body.members = self.members[:1]
+            yield from self._encode_body()
+        for member in self.members:
+            member.stale = False
+
+    def _encode_body(self) -> effects.Steps[None]:
+        first = self.body.members[0]
+        if first.brings_timestamps and self.base >= 0:
             # Its timestamp must exceed the times of versions without in-commit timestamps.
             before = yield from self._insist(effects.CommitTime(self.base), effects.Time)
-            self.body.after([before.ms], ())
+            first.at_time(before.ms)
         vectors = self.body.unwritten()
         if vectors:
             found = yield from self._insist(effects.WriteVectors(tuple(vectors.values())), effects.Descriptors)
             self.body.written(vectors, found.descriptors)
         self.body.encode(self.base + 1, round(self.waited * 1000))
 
-    def _committed(self, *, recovered: bool) -> CommitOutcome:
+    def _sharing(self) -> effects.Steps[list[Member]]:
+        """The members of the next version, each after those before it. A transaction that would conflict with these is
+        left out: the conflict is certain only once the version is there.
+        """
+        if len(self.members) == 1:
+            return list(self.members)
+        chosen: list[Member] = []
+        for member in self.members:
+            if may_share(member, chosen):
+                chosen.append(member)
+        found: list[Member] = []
+        before: list[tuple[Footprint, Mapping[str, BitMap64]]] = []
+        for member in in_order(chosen):
+            after = yield from self._after(member, before)
+            if after is not None:
+                found.append(after)
+                before.append(as_version(after, self.base + 1))
+        return found
+
+    def _after(
+        self, member: Member, before: Sequence[tuple[Footprint, Mapping[str, BitMap64]]]
+    ) -> effects.Steps[Member | None]:
+        """A copy of a member after others, which have these vectors; None if that fails."""
+        after = member.copy()
+        try:
+            for commit, vectors in before:
+                yield from after.step_over(self._insist, commit, vectors=vectors)
+        except Exception:  # noqa: BLE001 - its own, and certain only once the others are a version
+            return None
+        return after
+
+    def _count(self, *, attempts: int = 0, puts: int = 0, size: int = 0) -> None:
+        self.attempts += attempts
+        self.puts += puts
+        for member in self.members:
+            member.tally.attempts += attempts
+            member.tally.puts += puts
+            member.tally.bytes += size
+
+    def _committed(self, names: Sequence[str], *, recovered: bool) -> None:
+        """End the transactions with these ids, which are those of the version after ``base``, in its order."""
+        for member in list(self.members):
+            if (name := member.prepared.txn_id) in names:
+                number = names.index(name) if len(names) > 1 else None
+                self._end(member, self._outcome(member, number, recovered=recovered))
+
+    def _end(self, member: Member, outcome: CommitOutcome | Exception) -> None:
+        member.outcome = outcome
+        self.members.remove(member)
+        for other in self.members:
+            other.stale = True  # the next version has other members
+
+    def _outcome(self, member: Member, number: int | None, *, recovered: bool) -> CommitOutcome:
         return CommitOutcome(
             version=self.base + 1,
-            attempts=self.tally.attempts,
-            rebased_over=tuple(self.rebased_over),
+            member=number,
+            attempts=self.attempts,
+            rebased_over=tuple(member.rebased_over),
             recovered=recovered,
-            puts=self.tally.puts,
+            puts=self.puts,
             vectors=self.body.descriptors,
-            groups=self.state.groups,
-            unused=self.state.unused,
-            fallbacks=tuple(self.reasons),
+            groups=member.state.groups,
+            unused=member.state.unused,
+            fallbacks=tuple(member.reasons),
         )
 
     # --- one version ---
 
     def _settle(self, version: int) -> effects.Steps[Footprint | None]:
-        """Put at this version until its owner is certain. Returns the winner, or None if it is ours."""
+        """Put at this version until its owner is certain. Returns the winner, or None if it has transactions of ours,
+        which have ended then.
+        """
         for repeat in range(1, self.limits.max_repeats + 1):
             yield from self._confirm_base()
-            self.tally.puts += 1
-            self.tally.bytes += len(self.body.data)
+            self._count(puts=1, size=len(self.body.data))
             sent: tuple[bytes, ...] = ()
             reply = yield effects.TryCommit(version, self.body.data)
             match reply:
                 case effects.Committed():
                     yield from self._confirm_created(version)
+                    self._committed([member.prepared.txn_id for member in self.body.members], recovered=self.in_doubt)
                     return None
                 case effects.Failed(error) if not self.in_doubt:
                     raise error
@@ -216,6 +298,7 @@ class _Loop:
                 if not self._is_ours(winner):
                     return winner
                 yield from self._confirm_created(version)
+                self._committed(winner.txn_ids, recovered=True)
                 return None
             # No commit, or no answer. The next version must not be tried before this one is settled.
             if repeat < self.limits.max_repeats and (yield from self._out_of_time(effects.Pause(repeat, "undecided"))):
@@ -223,138 +306,68 @@ class _Loop:
         raise self._outcome_unknown(version, "the store gave no certain answer")
 
     def _is_ours(self, commit: Footprint) -> bool:
-        return commit.txn_id == self.prepared.txn_id
+        return any(member.is_in(commit) for member in self.members)
 
     def _footprint(self, version: int, data: bytes, lines: Sequence[FileLine] = ()) -> Footprint:
-        return fold_commit(version, data, self.prepared.name_of(version), lines)
+        return fold_commit(version, data, self.name_of(version), lines)
 
     # --- after a loss ---
 
-    def _step_over(self, winner: Footprint, following: Sequence[bytes] = ()) -> effects.Steps[None]:
-        facts = Facts.of(winner, self.reasons)
-        while not isinstance(verdict := check(self.state, winner, facts), Clear):
-            match verdict:
-                case Conflict(rule):
-                    self.tally.winners += 1
-                    self.tally.rules += RULES.index(rule) + 1
-                    raise verdict.error()
-                case NeedVectors(descriptors):
-                    later = self._vectors_of(following, winner.version)
-                    yield from self.vectors.find(self._insist, descriptors, winner, later, facts)
-                case NeedRows(rows):
-                    yield from self._match_rows(rows, facts)
-                case NeedPlaces(unlocated):
-                    yield from self._locate_rows(unlocated, winner, facts)
-                case NeedConfirmation(rows, trusted):
-                    facts.confirmed = yield from self._confirm_rows(rows, trusted=trusted)
-        if verdict.passed is not None:
-            self.tally.rules += len(RULES)
-            if self.state.advance(verdict.passed):
-                self.body.stale = True
-        self._passed(1, [winner.in_commit_timestamp], winner.row_marks)
+    def _step_over(self, member: Member, winner: Footprint, following: Sequence[bytes] = ()) -> effects.Steps[None]:
+        """Step over the next winner with one member. If that fails, so does the member, and no other one."""
+        try:
+            for part in winner.parts:
+                yield from member.step_over(self._insist, part, following)
+            member.passed(1, [winner.in_commit_timestamp], winner.row_marks)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was committed
+            self._end(member, error)
 
-    def _passed(self, count: int, timestamps: Iterable[int | None], row_marks: Iterable[DomainMetadata]) -> None:
-        """Advance by this number of winners, which do not conflict."""
-        self.body.after(timestamps, row_marks)
-        self.tally.winners += count
-        self.rebased_over.extend(range(self.base + 1, self.base + 1 + count))
-        self.base += count
-
-    def _pass_by(self, winners: Sequence[Sequence[FileLine]]) -> bool:
-        """Step over several winners at once, if they have only files, none of which concerns the transaction. One check
-        of all their files is faster than one for each winner.
+    def _pass_by(self, members: Sequence[Member], winners: Sequence[Sequence[FileLine]]) -> list[Member]:
+        """Step over several winners at once with these members, if the winners have only files, none of which concerns
+        the transaction. One check of all their files is faster than one for each winner. Returns the other members.
         """
-        found = fold_together(self.base + len(winners), winners)
-        if found is None:
-            return False
+        found = fold_together(members[0].base + len(winners), winners)
+        if found is None or len(found[1]) != len(winners):
+            return list(members)
         together, infos = found
-        if len(infos) != len(winners) or not self.state.is_apart(together):
-            return False
-        if self.prepared.txn_id in [info.txn_id for info in infos]:
-            return False
-        stamps = (whole_number(info.in_commit_timestamp) for info in infos)
-        self._passed(len(winners), stamps, together.row_marks)
-        return True
+        names = frozenset(itertools.chain.from_iterable(map(txn_ids, infos)))
+        if any(member.prepared.txn_id in names for member in members):
+            return list(members)
+        stamps = [whole_number(info.in_commit_timestamp) for info in infos]
+        left = []
+        for member in members:
+            if member.state.is_apart(together):
+                member.passed(len(winners), stamps, together.row_marks)
+            else:
+                left.append(member)
+        return left
 
-    def _vectors_of(self, following: Sequence[bytes], winner: int) -> Iterator[DeletionVectorDescriptor]:
-        """The vectors of the next winners for known files, of each winner once."""
-        # A winner that cannot be read raises its error when it is checked.
-        with contextlib.suppress(InvalidLogError):
-            for version, data in enumerate(following, winner + 1):
-                if version > self.vectors.ahead_to:
-                    self.vectors.ahead_to = version
-                    yield from self.state.files.vectors_in(self._footprint(version, data))
-
-    def _match_rows(self, rows: tuple[AddedRows, ...], facts: Facts) -> effects.Steps[None]:
-        files = [one.add for one in rows]
-        facts.refusal = self.budget.refusal(files)
-        if facts.refusal is not None:
-            return
-        match (yield from ask(effects.MatchRows(rows), effects.Matches)):
-            case effects.Matches(found, seconds):
-                self.tally.rows += sum(one.count for one in rows)
-                self.budget.spend(files, seconds)
-                # The files after one with a matching row were not read.
-                facts.matches.update((file_key(add), at < len(found) and found[at]) for at, add in enumerate(files))
-            case effects.Failed(error):
-                self.reasons[f"the rows of winners' new files cannot be looked at: {error}"] = None
-                facts.matches.update((file_key(add), True) for add in files)
-
-    def _confirm_rows(self, rows: tuple[AddedRows, ...], *, trusted: bool) -> effects.Steps[bool]:
-        """Whether rows that a winner moved satisfy the reads at their new places; if that cannot be decided, whether
-        the winner is trusted.
+    def _catch_up(self, first: int, last: int | None = None) -> effects.Steps[bool]:
+        """Step over all winners after version ``first``, up to ``last`` or the newest one. Returns True if one of them
+        has members of ours, which have ended; ``base`` is then the version before it.
         """
-        # The budget may not make a conflict of what must commit.
-        over = None if trusted else self.budget.refusal([one.add for one in rows])
-        refusal = self.state.read.undecidable or over
-        if refusal is None:
-            reply = yield from ask(effects.ConfirmRows(rows, trusted), effects.Answer)
-            if not isinstance(reply, effects.Failed):
-                return isinstance(reply, effects.Yes)
-            refusal = f"rows that another writer moved cannot be looked at: {reply.error}"
-        if not trusted:
-            self.reasons[refusal] = None
-        return trusted
-
-    def _locate_rows(self, wanted: Unlocated, winner: Footprint, facts: Facts) -> effects.Steps[None]:
-        facts.sought.add(wanted.group)
-        why = self.budget.too_many_to_locate(wanted.outputs, limited=not self.state.follows_sorts)
-        if why is not None:
-            self.reasons[why] = None
-            return
-        match (yield from ask(effects.LocateRows(wanted.inputs, wanted.outputs), effects.Relocations)):
-            case effects.Relocations(found) if len(found) < len(wanted.inputs):
-                why = f"the ids of rows that were rearranged {wanted.by(winner)} are in none of the new files"
-                self.reasons[why] = None
-            case effects.Relocations(found):
-                if wanted.group is None:
-                    facts.relocations.update(found)
-                else:
-                    facts.own_relocations[wanted.group] = found
-            case effects.Failed(error):
-                why = f"rows that were rearranged {wanted.by(winner)} cannot be looked for: {error}"
-                self.reasons[why] = None
-
-    def _catch_up(self) -> effects.Steps[bool]:
-        """Step over all winners after ``base``. Returns True, with ``base`` before it, if one of them is ours."""
+        self.base = first
         sent, self.sent_along = self.sent_along, ()
         if sent and (yield from self._step_over_all(sent)):
             return True
-        newest = (yield from self._insist(effects.NewestVersion(self.base), effects.Newest)).version
-        while self.base < newest:
+        newest = last
+        if newest is None:
+            newest = (yield from self._insist(effects.NewestVersion(self.base), effects.Newest)).version
+        while self.base < newest and self.members:
             count = max(1, min(newest - self.base, _CHUNK, CHUNK_BYTES // self.winner_bytes))
             found = yield from self._insist(effects.ReadCommits(self.base + 1, self.base + count), effects.Commits)
             there = found.data.index(None) if None in found.data else len(found.data)
             winners = cast("tuple[bytes, ...]", found.data[:there])
             if (yield from self._step_over_all(winners)):
                 return True
-            self.vectors.ahead.clear()
-            if len(winners) < len(found.data):
+            for member in self.members:
+                member.vectors.ahead.clear()
+            if len(winners) < len(found.data) and self.members:
                 # Cleanup may have deleted it; it begins with the oldest.
                 yield from self._confirm_base()
                 raise InvalidLogError(
                     f"version {self.base + 1} is missing, though version {newest} exists",
-                    file=self.prepared.name_of(self.base + 1),
+                    file=self.name_of(self.base + 1),
                 )
         return False
 
@@ -365,19 +378,27 @@ class _Loop:
         for start in range(0, len(winners), count):
             some = winners[start : start + count]
             lines = list(map(file_lines, some))
-            if self._pass_by(lines):
-                lines.clear()  # so that the next ones reuse its memory
-                continue
-            for number, data in enumerate(some):
-                winner = self._footprint(self.base + 1, data, lines[number])
-                if self._is_ours(winner):
-                    return True
-                yield from self._step_over(winner, winners[start + number + 1 :])
+            here = [member for member in self.members if member.base == self.base]
+            left = self._pass_by(here, lines) if here else []
+            if left or len(here) < len(self.members):
+                for number, data in enumerate(some):
+                    winner = self._footprint(self.base + 1, data, lines[number])
+                    if self._is_ours(winner):
+                        self._committed(winner.txn_ids, recovered=True)
+                        return True
+                    for member in [one for one in self.members if one.base == self.base]:
+                        yield from self._step_over(member, winner, winners[start + number + 1 :])
+                    self.base += 1
+                    if not self.members:
+                        return False
+            else:
+                self.base += len(some)
+            lines.clear()  # so that the next ones reuse its memory
         return False
 
     def _exhausted(self, remedy: str) -> CommitRetriesExhaustedError:
         return CommitRetriesExhaustedError(
-            f"other writers won each of the {self.tally.attempts} versions that this commit tried, the last one at or "
+            f"other writers won each of the {self.attempts} versions that this commit tried, the last one at or "
             f"before {self.base}; nothing was committed. {remedy} may help, or fewer writers at once"
         )
 
@@ -406,7 +427,7 @@ class _Loop:
         return self.waited > self.limits.max_seconds
 
     def _outcome_unknown(self, version: int, why: str) -> CommitOutcomeUnknownError:
-        return CommitOutcomeUnknownError(why, version, self.prepared.txn_id)
+        return CommitOutcomeUnknownError(why, version, self.members[0].prepared.txn_id)
 
     # --- a put at N+1 counts only where N exists ---
 

@@ -87,6 +87,7 @@ class CommitOutcome:
 
     Attributes:
         version: its version; None if nothing was committed since all groups to rearrange were dropped.
+        member: its place among the transactions that share the version, from 0; None if it has the version for itself.
         attempts: the number of versions that were tried, this one included.
         rebased_over: the versions of the winners that it passed, ascending.
         recovered: whether the reply of the store was lost, and the commit was found by its id.
@@ -100,6 +101,7 @@ class CommitOutcome:
 
     version: int | None
     attempts: int
+    member: int | None = None
     rebased_over: tuple[int, ...] = ()
     recovered: bool = False
     puts: int = 1

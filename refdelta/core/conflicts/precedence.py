@@ -20,7 +20,7 @@ The reads of a winner are in its ``commitInfo.readPredicates``; without them, an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from refdelta.core.conflicts.isolation import IsolationLevel
 from refdelta.core.conflicts.reads import EVERY_ROW, PREDICATE_TEXT, AnyOf, ReadTable, RowPredicate
@@ -113,6 +113,10 @@ class Precedence:
     since: list[Effects] = field(default_factory=list)
     files: int = 0
     first: Footprint | None = None
+
+    def copy(self) -> Precedence:
+        """A copy that can pass over further winners while this one stays."""
+        return replace(self, staged=replace(self.staged), since=list(self.since))
 
     def append_in_the_way(self, winner: Footprint) -> Footprint | None:
         """The blind append that the transaction skipped, or one after it, which would have to come before it if it

@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -173,6 +174,12 @@ class TransactionState:
             row_level=self.changes.row_level,
             drops_sorts=self.follows_sorts,
         )
+
+    def copy(self) -> TransactionState:
+        """A copy that can :meth:`advance` while this one stays."""
+        copied = copy.copy(self)
+        copied.files, copied.precedence = self.files.copy(), self.precedence.copy()
+        return copied
 
     # --- properties ---
 

@@ -31,6 +31,16 @@ READ_DOMAINS = "readDomains"
 Without it they are unknown, unless the commit is a blind append.
 """
 
+MEMBERS = "members"
+"""The field of commitInfo of a version with several transactions: a list with the commitInfo of each, in their order,
+as if those before it were versions of their own.
+"""
+
+LINES = "lines"
+"""The field of a member with the lines of the commit file that are its actions, as ranges ``[first, end)``, counted
+from 0. A line may be of several members: they changed the same file.
+"""
+
 _LOOKED_UP = 4
 """Up to this number of files of a commit are looked up one by one; for more, the whole commit is decoded."""
 
@@ -73,6 +83,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         version: the version of the commit; for a transaction before its commit, the version that it read.
         operation: ``commitInfo.operation``.
         txn_id: ``commitInfo.txnId``.
+        members: ``commitInfo.members`` (:data:`MEMBERS`), which is free JSON.
         read_version: ``commitInfo.readVersion``: the version that the transaction read.
         read_predicates: the recorded reads (:data:`READ_PREDICATES`); None if the commit has none.
         read_domains: the recorded reads of metadata domains (:data:`READ_DOMAINS`), likewise.
@@ -97,6 +108,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     version: int
     operation: str | None = None
     txn_id: str | None = None
+    members: Any = None
     read_version: int | None = None
     read_predicates: tuple[str, ...] | None = None
     read_domains: frozenset[str] | None = None
@@ -116,6 +128,18 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     source: CommitFile | None = None
     engine: claims.Engine = claims.Engine.OTHER
     is_staged: bool = False
+
+    @functools.cached_property
+    def txn_ids(self) -> tuple[str, ...]:
+        """The ids of its transactions: of its members, in their order, or its own."""
+        return tuple(_members_ids(self.members)) or (() if self.txn_id is None else (self.txn_id,))
+
+    @functools.cached_property
+    def parts(self) -> tuple[Footprint, ...]:
+        """The footprints of its members, in their order; itself if it has none, or its claims contradict each other. A
+        transaction is checked against one after the other.
+        """
+        return _parts(self) or (self,)
 
     @functools.cached_property
     def added_data(self) -> tuple[Add, ...]:
@@ -321,6 +345,7 @@ def _folded(version: int, commit: LeanCommit, source: CommitFile | None = None) 
         version=version,
         operation=_text(info.operation),
         txn_id=_text(info.txn_id),
+        members=info.members,
         read_version=claims.version_read(whole_number(info.read_version), version),
         read_predicates=_texts(info.read_predicates),
         read_domains=None if (names := _texts(info.read_domains)) is None else frozenset(names),
@@ -342,10 +367,71 @@ def _agreed(infos: Sequence[LeanInfo]) -> LeanInfo:
     if not infos:
         return _NO_INFO
     last = infos[-1]
-    return LeanInfo(operation=last.operation, txn_id=last.txn_id, in_commit_timestamp=last.in_commit_timestamp)
+    return LeanInfo(
+        operation=last.operation,
+        txn_id=last.txn_id,
+        in_commit_timestamp=last.in_commit_timestamp,
+        members=last.members,
+    )
 
 
 _NO_INFO = LeanInfo()
+
+
+def txn_ids(info: LeanInfo) -> list[str]:
+    """The ids of the transactions of a commit, see :attr:`Footprint.txn_ids`."""
+    return _members_ids(info.members) or ([info.txn_id] if isinstance(info.txn_id, str) else [])
+
+
+def _members_ids(members: Any) -> list[str]:
+    entries = members if isinstance(members, list) else []
+    names = (entry.get("txnId") for entry in entries if isinstance(entry, dict))
+    return [name for name in names if isinstance(name, str)]
+
+
+def _parts(commit: Footprint) -> tuple[Footprint, ...]:
+    """The footprints of the members of a commit, whose lines together have all of its actions; else none."""
+    if commit.source is None or commit.engine is not claims.Engine.REFDELTA or not isinstance(commit.members, list):
+        return ()
+    actions, found, seen = commit.source.actions(), list[Footprint](), set[int]()
+    for entry in commit.members:
+        lines = _lines_of(entry, len(actions))
+        if lines is None:
+            return ()
+        seen.update(lines)
+        part = fold(commit.version, [CommitInfo(fields=entry), *(actions[line] for line in lines)])
+        found.append(
+            msgspec.structs.replace(
+                part,
+                engine=commit.engine,
+                source=commit.source,
+                in_commit_timestamp=commit.in_commit_timestamp,
+                members=None,
+            )
+        )
+    left = (action for line, action in enumerate(actions) if line not in seen)
+    return tuple(found) if all(map(_of_the_version, left)) else ()
+
+
+def _lines_of(entry: Any, count: int) -> list[int] | None:
+    """The lines of a member in a file with so many; None if it does not say, or says what cannot be."""
+    ranges = entry.get(LINES) if isinstance(entry, dict) else None
+    if not isinstance(ranges, list):
+        return None
+    found: list[int] = []
+    for one in ranges:
+        if not (isinstance(one, list) and len(one) == 2 and all(type(number) is int for number in one)):
+            return None
+        first, end = one
+        if not (found[-1] if found else 0) < first < end <= count:
+            return None
+        found.extend(range(first, end))
+    return found
+
+
+def _of_the_version(action: AnyAction) -> bool:
+    """Whether an action is of no member: the commitInfo, and the mark of row ids."""
+    return isinstance(action, CommitInfo) or (isinstance(action, DomainMetadata) and action.domain == ROW_TRACKING)
 
 
 def _others(actions: Sequence[AnyAction]) -> dict[str, Any]:

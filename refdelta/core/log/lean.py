@@ -54,6 +54,7 @@ class LeanInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
     read_domains: Any = None
     row_places: Any = None
     engine_info: Any = None
+    members: Any = None
 
 
 class LeanCommit(msgspec.Struct, frozen=True, gc=False):

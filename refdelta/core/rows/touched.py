@@ -95,6 +95,12 @@ class KnownFiles:
     def __post_init__(self) -> None:
         self.inputs = {path: number for number, group in self.groups.items() for path in group.inputs}
 
+    def copy(self) -> KnownFiles:
+        """A copy that can :meth:`advance` while this one stays."""
+        copied = dataclasses.replace(self, states=dict(self.states), groups=dict(self.groups), unseen=set(self.unseen))
+        copied.inputs = dict(self.inputs)
+        return copied
+
     def are_left_alone(self, winner: Footprint) -> bool:
         """Whether the winner changed none of the known files."""
         for known in (self.states, self.pinned, self.inputs):

@@ -20,7 +20,7 @@ import pytest
 
 import model.test_exhaustive as exhaustive
 from refdelta import DeltaTable, errors, write_deltalake
-from refdelta.core.commit import loop
+from refdelta.core.commit import member
 from refdelta.core.conflicts import rules
 from refdelta.core.log.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit, encode_commit
@@ -201,7 +201,7 @@ ALL = pytest.mark.parametrize(("rule", "history"), HISTORIES.items(), ids=list(H
 
 
 def leave_out(patch: pytest.MonkeyPatch, *missing: str) -> None:
-    patch.setattr(loop, "check", check_without(*missing))
+    patch.setattr(member, "check", check_without(*missing))
 
 
 @ALL
