@@ -227,7 +227,7 @@ class Explorer:
         rows = [*scenario.writers, *scenario.later]
         made = tuple(
             Local(Tx(name, name, 0, "0.0", f"file-{name}", row), "new" if at < len(scenario.writers) else "unborn")
-            for at, (name, row) in enumerate(zip("ABCDE", rows))
+            for at, (name, row) in enumerate(zip("ABCDE", rows, strict=False))
         )
         files = frozenset(local.tx.file for local in made if local.phase == "new")
         options = {name: getattr(scenario, name) for name in World._fields if hasattr(scenario, name)}
@@ -276,8 +276,6 @@ class Explorer:
         seen, works = dict[str, int](), dict[str, str]()
         metadata, rows = 0, dict[str, str]()
         for version, entry in enumerate(world.truth):
-            if not entry.mark.startswith(f"{world.table}."):
-                continue  # put by a leader of the table before, which is about to withdraw it
             for tx in entry.members:
                 if tx.id in seen:
                     raise Violation(f"{tx.id} is in the versions {seen[tx.id]} and {version}")
@@ -293,7 +291,7 @@ class Explorer:
             for tx, why in entry.refused:
                 before = [*world.truth[tx.base + 1 : version], entry]
                 if not any(conflict(tx, one) == why for one in before if tx not in one.members):
-                    raise Violation(f"version {version} refuses {tx.id} because of {why}, with which it has no conflict")
+                    raise Violation(f"version {version} refuses {tx.id} because of {why}, which is no conflict")
             if entry.by != "foreign" and entry.built_on != metadata:
                 raise Violation(f"version {version} was made for the metadata {entry.built_on}, not {metadata}")
             metadata += entry.metadata
@@ -330,12 +328,12 @@ class Explorer:
         if world.foreign and len(world.truth) <= self.scenario.versions:
             yield "another engine commits", self._foreign(world._replace(foreign=world.foreign - 1))
         if world.metadata and len(world.truth) <= self.scenario.versions:
-            yield "another engine changes the metadata", self._foreign(
-                world._replace(metadata=world.metadata - 1), metadata=True
+            yield (
+                "another engine changes the metadata",
+                self._foreign(world._replace(metadata=world.metadata - 1), metadata=True),
             )
         newest = len(world.truth) - 1
-        settled = world.truth[-1].mark.startswith(f"{world.table}.")  # not about to be withdrawn
-        if world.cleanups and settled and any(version < newest for version, _ in world.log):
+        if world.cleanups and any(version < newest for version, _ in world.log):
             left = tuple(one for one in world.log if one[0] >= newest)
             yield "log cleanup", world._replace(log=left, cleanups=world.cleanups - 1)
         if world.weeks:
@@ -361,7 +359,9 @@ class Explorer:
             late=frozenset(),
             files=world.files & kept,
             intents=frozenset((tx, WEEK_MS, files) for tx, _, files in world.intents),
-            locals=tuple(one._replace(files_ms=WEEK_MS, old_listing=bool(one.listed or one.plan)) for one in world.locals),
+            locals=tuple(
+                one._replace(files_ms=WEEK_MS, old_listing=bool(one.listed or one.plan)) for one in world.locals
+            ),
         )
 
     def _drop(self, world: World) -> World:
@@ -374,6 +374,8 @@ class Explorer:
     def _put(world: World, version: int, entry: Entry) -> tuple[World, bool]:
         if any(version == there for there, _ in world.log):
             return world, False
+        if not entry.mark.startswith(f"{world.table}."):
+            return world, True  # of the table before: it is withdrawn, as is that of a commit alone
         truth = world.truth
         if version == len(truth):
             truth = (*truth, entry)
@@ -398,7 +400,10 @@ class Explorer:
             yield f"begins at version {version}", begun._replace(files=world.files | {tx.file})
             return
         if world.faults:
-            yield "dies", _set(world._replace(faults=world.faults - 1), at, local._replace(phase="dead", plan=None, listed=()))
+            yield (
+                "dies",
+                _set(world._replace(faults=world.faults - 1), at, local._replace(phase="dead", plan=None, listed=())),
+            )
         match local.phase:
             case "new":
                 yield from self._put_intent(world, at, local)
@@ -519,7 +524,9 @@ class Explorer:
                         yield "cannot lead", back
                     continue
                 files = world.files if entry.vector is None else world.files | {entry.vector}
-                planned = local._replace(phase="planned", plan=(newest + 1, entry, self._identity(log[newest])), listed=())
+                planned = local._replace(
+                    phase="planned", plan=(newest + 1, entry, self._identity(log[newest])), listed=()
+                )
                 fewer = world._replace(files=files, skips=world.skips - (skipped is not None))
                 note = f", leaving out {skipped}" if skipped else ""
                 yield f"encodes {_text(newest + 1, entry)}{note}", _set(fewer, at, planned)
@@ -634,7 +641,11 @@ class Explorer:
         elif found.mark == entry.mark:
             yield f"reads its own version {version}", _set(world, at, local._replace(phase="landed"))
         else:
-            left = world if entry.vector is None else world._replace(files=world.files - {entry.vector})
+            # Only where the version before it stands is it the table's; else what became of the put is not known.
+            before = dict(world.log).get(version - 1)
+            certain = before is not None and self._identity(before) == local.plan[2]
+            gone = {entry.vector} if certain else set()
+            left = world._replace(files=world.files - gone)
             yield f"reads another version {version}", _set(left, at, _waits_again(local))
 
     def _confirm(self, world: World, at: int, local: Local) -> Iterator[tuple[str, World]]:
@@ -642,14 +653,10 @@ class Explorer:
         version, entry, mark = local.plan
         before = dict(world.log).get(version - 1)
         if "8 leader" not in self.off and (before is None or self._identity(before) != mark):
-            followed = any(there > version for there, _ in world.log) and world.truth[version:][:1] == (entry,)
-            if followed or (version < len(world.truth) and entry.mark.startswith(f"{world.table}.")):
-                yield "reports that it does not know", _end(world, at, local, "unknown")
-                return
-            left = tuple(one for one in world.log if one[0] != version or one[1].mark != entry.mark)
-            truth = tuple(one for one in world.truth if one.mark != entry.mark)
-            after = _end(world._replace(log=left, truth=truth), at, local, "unknown")
-            yield f"withdraws version {version} and does not know", after
+            left = world.log
+            if version < len(world.truth) and world.truth[version].mark != entry.mark:
+                left = tuple(one for one in left if one[0] != version or one[1].mark != entry.mark)
+            yield "does not know", _end(world._replace(log=left), at, local, "unknown")
             return
         mine = local._replace(phase="done", listed=(), plan=None, version=version)
         told = "committed" if any(tx.id == local.tx.id for tx in entry.members) else None

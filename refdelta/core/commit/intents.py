@@ -1,9 +1,9 @@
 """Intents: transactions that lie beside the log until one of the writers commits several of them as one version.
 
-A writer puts its transaction under ``_delta_log/_intents/`` and waits. One of the writers *leads*: it reads the intents,
-checks them in an order, and puts one version that has those that stand as its members. Nothing chooses the leader but
-the put of the version. This module has the decisions, as functions on values: which intents a leader may take
-(:func:`left_out`), what it owes to earlier tries of the same work (:func:`replaced`), and what a version means to
+A writer puts its transaction under ``_delta_log/_intents/`` and waits. One of the writers *leads*: it reads the
+intents, checks them in an order, and puts one version that has those that stand as its members. Nothing chooses the
+leader but the put of the version. This module has the decisions, as functions on values: the intents that a leader may
+take (:func:`left_out`), its duty to earlier tries of the same work (:func:`replaced`), and the meaning of a version to
 a writer that waits (:func:`fate`). ``docs/commit-protocol.md``, "Intents", has the rules and why each is needed.
 """
 
@@ -19,15 +19,15 @@ WINDOW: Final = 32
 FRESH_MS: Final = 10_000
 """The age in milliseconds, by the clock of the store, at which no leader takes an intent any more."""
 FILES_MS: Final = 86_400_000
-"""The age in milliseconds of data files, when their intent is put or their writer leads, above which nobody commits
-them: VACUUM may be about to remove them.
+"""The age in milliseconds of data files, when their intent is put or their writer leads, above which they are not
+committed: VACUUM may be about to remove them.
 """
 LISTING_SECONDS: Final = 5.0
 """The age of a listing, in seconds, after which a leader lists again instead of putting its version."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules need of an intent.
+    """The part of an intent that the rules need.
 
     Attributes:
         id: the id of its transaction, which is never used again.
@@ -154,7 +154,7 @@ def replaced(heads: Iterable[Head]) -> frozenset[str]:
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What the log says of a transaction.
+    """The state of a transaction by the log.
 
     Attributes:
         kind: ``member``: it is committed. ``replaced``: an earlier try of the same work is. ``refused`` and
@@ -170,7 +170,7 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 def fate(head: Head, base_hash: str | None, chain: Sequence[Named | None], window: int = WINDOW) -> Fate:
-    """What the versions after its base mean to a transaction.
+    """The state of a transaction by the versions after its base.
 
     A verdict stands only if the base of the transaction is still the commit that its writer read, when asked *after*
     the versions were read: log cleanup begins with the oldest version, so all of them are then of this table.
