@@ -17,6 +17,7 @@ from msgspec import structs
 from pyroaring import BitMap64
 
 from refdelta import arguments
+from refdelta.core.commit.intent_file import WITHDRAWN
 from refdelta.core.commit.transaction import CommitTally
 from refdelta.core.conflicts.isolation import level_of
 from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from refdelta.core.commit.transaction import PreparedCommit
+    from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
     from refdelta.core.conflicts.isolation import IsolationLevel
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.log.actions import Txn
@@ -132,6 +133,7 @@ class Transaction:
             self._table_properties.isolation_level, arguments.text("isolation", options.get("isolation"))
         )
         self.txn_id = str(uuid.uuid4())
+        self.withdraws: tuple[str, ...] = ()  # the ids of transactions that it withdraws
         self.started_ms = now_ms()
         self.description: CommitDescription | None = None
         self.row_matching = RowMatching()
@@ -592,17 +594,7 @@ class Transaction:
                 from refdelta.transaction.deleted_files import check_no_vacuum_in_progress
 
                 check_no_vacuum_in_progress(self.snapshot, self._reads.unowned_since)
-            outcome = commit(
-                self.store,
-                self._prepared(described),
-                policy=RetryPolicy.of(self.properties),
-                seen_at=self._seen_at,
-                base=CommitIdentity.of(self.snapshot) if self.snapshot else None,
-                match_rows=self._match_rows,
-                locate_rows=self._locate_rows,
-                confirm_rows=self._confirm_rows,
-                inline_vectors=self._table_properties.inline_deletion_vectors,
-            )
+            outcome = self._driven(self._prepared(described))
         except CERTAIN_FAILURES as error:
             self._discard()
             if isinstance(error, ConcurrentModificationError):
@@ -614,7 +606,10 @@ class Transaction:
         abort_files(self.store, outcome.unused)
         written, self._own.files, self.kept_groups = self._own.files, [], outcome.groups
         if outcome.version is not None:
-            self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
+            # Of a version with members, its leader writes the checkpoint.
+            checkpoint = self.properties.create_checkpoint if outcome.puts else False
+            new = {add.path for add in written}
+            self.result_snapshot = self._after(outcome.version, outcome.log, new, checkpoint=checkpoint)
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
             self.alone = newest and outcome.attempts == 1
         return CommitResult(
@@ -625,11 +620,29 @@ class Transaction:
             metrics=self._result_metrics(described, outcome.attempts - 1),
         )
 
+    def _driven(self, prepared: PreparedCommit) -> CommitOutcome:
+        """Commit, alone or by an intent."""
+        options: dict[str, Any] = {
+            "policy": RetryPolicy.of(self.properties),
+            "seen_at": self._seen_at,
+            "base": CommitIdentity.of(self.snapshot) if self.snapshot else None,
+            "match_rows": self._match_rows,
+            "locate_rows": self._locate_rows,
+            "confirm_rows": self._confirm_rows,
+            "inline_vectors": self._table_properties.inline_deletion_vectors,
+        }
+        if self.properties.group is None:
+            return commit(self.store, prepared, **options)
+        from refdelta.transaction import intents
+
+        always, replaces = self.properties.group == "always", tuple(self.properties.replaces)
+        return intents.commit(self.store, prepared, always=always, replaces=replaces, **options)
+
     def _prepared(self, described: CommitDescription) -> PreparedCommit:
         for protocol in (action for action in self._actions if isinstance(action, Protocol)):
             metadata = [action for action in self._actions if isinstance(action, Metadata)]
             check_place(self.store, protocol, metadata[-1] if metadata else self.existing.metadata)
-        return prepare_commit(
+        prepared = prepare_commit(
             self.snapshot,
             self._actions,
             self._applications,
@@ -648,6 +661,9 @@ class Transaction:
             txn_id=self.txn_id,
             group_metrics=self._metrics_of,
         )
+        if not self.withdraws:
+            return prepared
+        return structs.replace(prepared, commit_info={**prepared.commit_info, WITHDRAWN: [*self.withdraws]})
 
     def _with_own_files(self, reads: ReadSet) -> ReadSet:
         """These reads, and those of the files that the transaction wrote: VACUUM may delete them once they are older
@@ -689,7 +705,9 @@ class Transaction:
         elapsed = now_ms() - self.started_ms
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
-    def _after(self, version: int, commits: Sequence[bytes] | None, written: Collection[str]) -> Snapshot | None:
+    def _after(
+        self, version: int, commits: Sequence[bytes] | None, written: Collection[str], *, checkpoint: bool | None
+    ) -> Snapshot | None:
         """Run the post-commit hooks; returns the snapshot after the commit, or None if it cannot be read."""
         snapshot = None
         try:
@@ -700,7 +718,7 @@ class Transaction:
             after_commit(
                 snapshot,
                 committed=version,
-                checkpoint=self.properties.create_checkpoint,
+                checkpoint=checkpoint,
                 cleanup=self.properties.cleanup_expired_logs,
             )
         except Exception as error:  # noqa: BLE001
