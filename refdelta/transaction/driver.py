@@ -166,7 +166,7 @@ def commit(
     kind = FileCommitter if managed_by(store) is None else ManagedCommitter
     committer = kind(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
     of_rows = (match_rows, locate_rows, confirm_rows)
-    shell = _Shell(store, committer, policy or _POLICY, clock, sleep, uniform, *of_rows, inline_vectors)
+    shell = Shell(store, committer, policy or _POLICY, clock, sleep, uniform, *of_rows, inline_vectors)
     tally = CommitTally()
     try:
         with watching(store.uri, prepared, tally) as watch:
@@ -192,7 +192,7 @@ def run_loop(loop: effects.Steps[CommitOutcome], perform: Callable[[effects.Effe
         return done.value  # type: ignore[no-any-return]
 
 
-class _Shell:
+class Shell:
     """Carries out the effects of a commit: those on the log by the committer, those on rows by the engine.
 
     Attributes:
@@ -221,6 +221,7 @@ class _Shell:
         self.vectors: list[DeletionVectorDescriptor] = []
 
     def perform(self, effect: effects.Effect) -> effects.Reply:
+        """Carry out one effect."""
         if isinstance(effect, effects.Pause):
             nearby = self.committer.nearby
             delay = self.policy.delay(effect, self.uniform, nearby=nearby, put_seconds=self.put_seconds)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refdelta.core.commit import effects, intent_file, intents
-from refdelta.core.commit.committer import carry_out
 from refdelta.core.commit.group import goes_alone
 from refdelta.core.commit.intent_file import decode_intent, encode_intent, intent_key, parse_intent_key, prepared_of
-from refdelta.core.commit.leading import Chain, Listed, lead_loop
+from refdelta.core.commit.leading import Chain, Listed, check_loop, lead_loop
 from refdelta.core.commit.member import Member
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.errors import ConflictDetails
@@ -32,6 +31,7 @@ from refdelta.errors import (
     CommitRetriesExhaustedError,
     ConcurrentModificationError,
     DeltaError,
+    InternalError,
     InvalidLogError,
     StoreError,
 )
@@ -131,11 +131,18 @@ def commit(
         if any(_listing(store)):
             traffic.saw((), now, shared=True)
     share = always or bool(replaces) or traffic.shares(now)
+    writer: _Writer | None = None
     if not alone and share and base is not None:
         writer = _Writer(store, prepared, base, policy, seen_at, replaces, traffic, (clock, sleep, uniform), of_rows)
         found = writer.run()
         if found is not None:
             return found
+    if replaces and not (writer is not None and writer.passed):
+        raise CommitFailedError(
+            "a transaction that replaces another one has to be put as an intent, which this one cannot be: it "
+            "changes more than rows, is too large, or the table has a catalog. Nothing was committed; withdraw the "
+            "other one by DeltaTable.outcome(..., withdraw=True), and commit without replaces"
+        )
     outcome = driver.commit(
         store, prepared, policy=policy, seen_at=seen_at, base=base, clock=clock, sleep=sleep, uniform=uniform, **of_rows
     )
@@ -154,6 +161,14 @@ class _Stale(StoreError):
 
 class _Passed(Exception):
     """The window has passed without the transaction, which is free to be committed alone."""
+
+
+class _Ended(Exception):
+    """The log says that the transaction is not committed, and never will be."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Writer:
@@ -183,8 +198,8 @@ class _Writer:
         self.chain, self.newest = Chain(), prepared.read_version
         self.began, self.put_seconds = self.clock(), 0.0
         self.listed_at: float | None = None
-        self.shells: list[driver._Shell] = []
-        self.in_doubt = False
+        self.shells: list[driver.Shell] = []
+        self.in_doubt = self.passed = False
         self.rebased: tuple[int, ...] = ()
 
     # --- the writer ---
@@ -215,30 +230,37 @@ class _Writer:
         try:
             return self._wait()
         except _Passed:
+            self.passed = True
             return None
-        except (ConcurrentModificationError, CommitFailedError):
+        except _Ended as ended:
             self._remove_vectors(())
             self._forget([self.key])
-            raise
+            raise ended.error from ended.error.__cause__
 
     def _wait(self) -> CommitOutcome:
-        losses, put_at = 0, self.clock()
-        patience = put_at + self._patience(0)
+        losses, failures = 0, 0
+        patience = self.clock() + self._patience(0)
         while True:
-            fresh = self._read_on()
-            ended = self._fate()
+            try:
+                fresh = self._read_on()
+                ended = self._fate()
+                if ended is None and self.clock() >= patience:
+                    ended = self._lead()
+                    losses += 1
+                    patience = self.clock() + self._patience(losses)
+                    fresh = 1
+            except (StoreError, InvalidLogError, CommitFailedError) as error:
+                # Its own failures end nothing: another leader may have the intent in its list.
+                failures += 1
+                if failures > self.policy.max_repeats:
+                    raise self._unknown(f"its intent may be committed, and the store failed: {error}") from error
+                fresh = ended = None
             if ended is not None:
                 return ended
             now = self.clock()
             if now - self.began > self.policy.max_seconds:
                 raise self._unknown("it waited for its leader, or to lead, longer than max_commit_seconds")
-            if now >= patience:
-                ended = self._lead()
-                if ended is not None:
-                    return ended
-                losses += 1
-                patience = self.clock() + self._patience(losses)
-            elif not fresh:
+            if not fresh:
                 self.sleep(min(self._lead_seconds / 4, max(0.001, patience - now)))
                 self.committer.waited()
 
@@ -250,7 +272,7 @@ class _Writer:
         return max(0.002, self.traffic.lead_seconds or first)
 
     def _patience(self, losses: int) -> float:
-        return self.uniform(1.5, 3.0) * self._lead_seconds * min(8, 2**losses)
+        return float(self.uniform(1.5, 3.0)) * self._lead_seconds * min(8, 2**losses)
 
     def _read_on(self, most: int = 2**20) -> int:
         """Read the versions that came since. Returns how many there were."""
@@ -282,18 +304,21 @@ class _Writer:
         if not (stands is True or isinstance(stands, effects.Yes)):
             raise self._unknown(f"version {read}, which the intent builds on, is no longer in the log")
         if found.kind in ("member", "replaced"):
-            return self._outcome(found.version, found.why or self.prepared.txn_id)
+            return self._outcome(found.version)
         if found.kind == "refused":
-            raise self._refusal(found)
+            raise _Ended(self._refusal(found))
         if found.kind == "passed":
             raise _Passed
-        raise CommitFailedError(
-            f"version {found.version} withdraws this transaction, as DeltaTable.outcome(..., withdraw=True) asks for: "
-            "nothing was committed"
+        raise _Ended(
+            CommitFailedError(
+                f"version {found.version} withdraws this transaction, as DeltaTable.outcome(..., withdraw=True) asks "
+                "for: nothing was committed"
+            )
         )
 
-    def _outcome(self, version: int | None, name: str) -> CommitOutcome:
-        assert version is not None
+    def _outcome(self, version: int | None) -> CommitOutcome:
+        if version is None:
+            raise InternalError("a transaction that was committed has a version")
         data = self.committer.held(version)
         self._remove_vectors([] if data is None else [data])
         read = self.prepared.read_version
@@ -310,13 +335,11 @@ class _Writer:
     def _refusal(self, found: intents.Fate) -> Exception:
         """The error of the conflict. The writer's own check over the same versions has all its details."""
         member = Member(self.prepared, self.policy)
-        listed = Listed(self.head, member)
-        assert found.version is not None
-        rest = found.version - 1
-        shell = self._shell({}, no_put=True)
+        rest = (found.version or 0) - 1
         try:
-            loop = _checks(listed, rest)
-            driver.run_loop(loop, shell.perform)  # type: ignore[arg-type]
+            run_steps(check_loop(member, rest), _Shell(self, {}).perform)
+            if isinstance(member.outcome, Exception):
+                raise member.outcome
         except DeltaError as error:
             if isinstance(error, ConcurrentModificationError):
                 error.describe(described(error.conflict, self.prepared, self.committer.held(error.conflict.version)))
@@ -339,12 +362,11 @@ class _Writer:
         own = Listed(self.head, Member(self.prepared, self.policy), files_ms=self._files_ms())
         others = self._read_intents(infos)
         working = lambda: round(1000 * (self.clock() - began + self.put_seconds))  # noqa: E731
-        shell = self._shell({one.head.id: one for one in others}, own=own)
+        shell = _Shell(self, {one.head.id: one for one in others})
+        self.shells.append(shell)
         limits = msgspec.structs.replace(self.policy, max_repeats=3)
         try:
-            driver.run_loop(  # type: ignore[arg-type]
-                lead_loop(own, others, self.chain, limits, working), shell.perform
-            )
+            run_steps(lead_loop(own, others, self.chain, limits, working), shell.perform)
         except (_Stale, CommitRetriesExhaustedError):
             return None
         except CommitOutcomeUnknownError:
@@ -361,11 +383,11 @@ class _Writer:
         if isinstance(found, CommitOutcome) and found.version is not None:
             self._note_own(found.version)
             self._sweep(infos, found.version)
-            ended = self._outcome(found.version, self.prepared.txn_id)
+            ended = self._outcome(found.version)
             return dataclasses.replace(
                 found, attempts=ended.attempts, log=ended.log, rebased_over=ended.rebased_over, vectors=()
             )
-        if found is not None:
+        if isinstance(found, Exception):
             return self._withdraw(found)
         return None
 
@@ -385,14 +407,12 @@ class _Writer:
 
     def _withdraw(self, error: Exception) -> CommitOutcome | None:
         """The leader's own transaction fails. It may still lie in another leader's list, so a version must say it."""
-        name = withdraw(self.store, self.prepared.txn_id, self.replaces)
-        self._read_on()
-        ended = self._fate() if name is None else None
-        if ended is not None:
-            return ended
+        if withdraw(self.store, self.prepared.txn_id, self.replaces) is not None:
+            self._read_on()  # another leader has decided
+            return self._fate()
         if isinstance(error, ConcurrentModificationError):
             error.describe(described(error.conflict, self.prepared, self.committer.held(error.conflict.version)))
-        raise error
+        raise _Ended(error)
 
     def _files_ms(self) -> int:
         written = self.prepared.read_set.written_since
@@ -405,7 +425,7 @@ class _Writer:
             return []  # without an object of its own it does not know the store's time
         # The store's time: that of its own intent, and the time since then by the clock that went on furthest.
         since = max(self.clock() - self.put_at[0], time.time() - self.put_at[1])
-        now_ms = max(mine + round(1000 * since), max(info.mtime_ms for info in infos))
+        now_ms = max(mine + round(1000 * since), *(info.mtime_ms for info in infos))
         wanted = [info for info in infos if info.key != self.key and now_ms - info.mtime_ms <= intents.FRESH_MS]
         found: list[Listed] = []
         size = 0
@@ -467,12 +487,6 @@ class _Writer:
         except StorageError:
             return  # litter that the next leader deletes
 
-    def _shell(self, others: dict[str, Listed], *, own: Listed | None = None, no_put: bool = False) -> _Shell:
-        shell = _Shell(self, others, own)
-        if not no_put:
-            self.shells.append(shell)
-        return shell
-
     def _remove_vectors(self, commits: Iterable[bytes]) -> None:
         """Remove the vectors that this writer wrote as a leader, and that the version does not name."""
         text = b"".join(commits)
@@ -490,10 +504,10 @@ class _Committer(FileCommitter):
         return tuple(held) if None not in held else super().read(first, last)
 
 
-class _Shell(driver._Shell):
+class _Shell(driver.Shell):
     """Carries out the effects of a leader. The rows of winners are compared with the leader's own reads only."""
 
-    def __init__(self, writer: _Writer, others: dict[str, Listed], own: Listed | None) -> None:
+    def __init__(self, writer: _Writer, others: dict[str, Listed]) -> None:
         rows = writer.of_rows
         super().__init__(
             writer.store,
@@ -521,14 +535,14 @@ class _Shell(driver._Shell):
         return super().perform(effect)
 
 
-def _checks(one: Listed, last: int) -> effects.Steps[None]:
-    """Check one transaction against all versions up to this one."""
-    from refdelta.core.commit.loop import _Loop
-
-    loop = _Loop([one.member], one.member.limits)
-    yield from loop._catch_up(one.member.base, last)
-    if isinstance(one.member.outcome, Exception):
-        raise one.member.outcome
+def run_steps(steps: effects.Steps[None], perform: Callable[[effects.Effect], effects.Reply]) -> None:
+    """Carry out each effect of a loop that has no result."""
+    try:
+        effect = next(steps)
+        while True:
+            effect = steps.send(perform(effect))
+    except StopIteration:
+        return
 
 
 # --- from outside -----------------------------------------------------------------------------------------------------

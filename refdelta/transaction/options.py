@@ -130,7 +130,8 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
     if not hasattr(properties, "max_commit_retries"):
         kind = type(properties).__name__
         raise InvalidArgumentError(f"commit_properties must be a CommitProperties, not of type {kind}")
-    own = CommitProperties(**{one.name: getattr(properties, one.name, one.default) for one in fields(CommitProperties)})
+    given: dict[str, Any] = {one.name: getattr(properties, one.name, None) for one in fields(CommitProperties)}
+    own = CommitProperties(**{**given, "replaces": given["replaces"] or ()})
     arguments.text("user_metadata", own.user_metadata)
     custom = dict(arguments.mapping("custom_metadata", own.custom_metadata) or {})
     try:
@@ -142,9 +143,9 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
     if (retries := arguments.whole("max_commit_retries", own.max_commit_retries)) is not None and retries < 0:
         raise InvalidArgumentError(f"max_commit_retries is {retries}; it cannot be negative")
     arguments.seconds("max_commit_seconds", own.max_commit_seconds)
-    given = own.app_transactions or ()
-    if not isinstance(given, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in given):
-        raise InvalidArgumentError(f"app_transactions must be a list of refdelta.AppTransaction, not {given!r:.80}")
+    apps = own.app_transactions or ()
+    if not isinstance(apps, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in apps):
+        raise InvalidArgumentError(f"app_transactions must be a list of refdelta.AppTransaction, not {apps!r:.80}")
     for name in ("row_level", "create_checkpoint", "cleanup_expired_logs"):
         if (value := getattr(own, name)) is not None:
             arguments.flag(name, value)

@@ -2,7 +2,8 @@
 
 It differs from :func:`~refdelta.core.commit.loop.group_loop` in this:
 
-* Before each put, an intent that may not be taken any more is left out (:func:`~refdelta.core.commit.intents.left_out`).
+* Before each put, intents that may not be taken any more are left out
+  (:func:`~refdelta.core.commit.intents.left_out`).
 * The version names the intents that conflict, with the reasons, and the earlier tries of those that it names.
 * It ends when another leader wins a version: its members are done, and the others are better listed anew.
 """
@@ -66,6 +67,13 @@ class Chain:
         return tuple(self.named.get(one) for one in range(base + 1, version))
 
 
+def check_loop(member: Member, last: int) -> effects.Steps[None]:
+    """Check one transaction against all versions up to ``last``, without committing it. Its ``outcome`` is the error if
+    it conflicts.
+    """
+    yield from _CheckLoop(member, last).run()
+
+
 def lead_loop(
     own: Listed, others: Sequence[Listed], chain: Chain, limits: Limits, lead_ms: Callable[[], int]
 ) -> effects.Steps[None]:
@@ -86,6 +94,15 @@ def lead_loop(
         As :func:`~refdelta.core.commit.loop.commit_loop`, but for conflicts.
     """
     return _LeadLoop(own, others, chain, limits, lead_ms).run()
+
+
+class _CheckLoop(_Loop):
+    def __init__(self, member: Member, last: int) -> None:
+        super().__init__([member], member.limits)
+        self.last = last
+
+    def run(self) -> effects.Steps[None]:
+        yield from self._catch_up(self.base, self.last)
 
 
 class _LeadLoop(_Loop):
