@@ -7,6 +7,7 @@ The shell of :mod:`refdelta.core.commit.intents` and :mod:`refdelta.core.commit.
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import threading
 import time
@@ -69,21 +70,23 @@ class Traffic:
     def __init__(self) -> None:
         self.lead_seconds: float | None = None
         self.lists_at = -1.0
-        self._others: dict[int, float] = {}
+        self._others: dict[str, float] = {}
         self._members_at = -10.0
 
-    def saw(self, versions: Iterable[int], now: float, *, shared: bool = False) -> None:
-        """Note versions of others, seen at this time in seconds; ``shared`` for those that have members."""
-        self._others.update(dict.fromkeys(versions, now))
-        self._others = {version: at for version, at in self._others.items() if now - at <= 2.0}
+    def saw(self, writers: Iterable[str], now: float, *, shared: bool = False) -> None:
+        """Note other writers, seen at this time in seconds; ``shared`` where versions have several members."""
+        self._others = {name: at for name, at in self._others.items() if now - at <= 2.0}
+        self._others.update(dict.fromkeys(writers, now))
         if shared:
             self._members_at = now
 
-    def shares(self, now: float) -> bool:
-        """Whether two versions of others were seen in the last 2 seconds, or one with members in the last one."""
-        return sum(now - at <= 2.0 for at in self._others.values()) >= 2 or now - self._members_at <= 1.0
+    def shares(self, now: float, own: str) -> bool:
+        """Whether two other writers were seen in the last 2 seconds, or a version with members in the last one."""
+        recent = sum(now - at <= 2.0 for name, at in self._others.items() if name != own)
+        return recent >= 2 or now - self._members_at <= 1.0
 
 
+_PROCESS = os.urandom(4).hex()
 _traffic: dict[str, Traffic] = {}
 _lock = threading.Lock()
 
@@ -124,13 +127,15 @@ def commit(
         uniform: a random number between two.
         of_rows: the functions on rows.
     """
+    own = f"{_PROCESS}{threading.get_ident():x}"
+    prepared = msgspec.structs.replace(prepared, commit_info={**prepared.commit_info, intent_file.WRITER: own})
     traffic, now = traffic_of(store), clock()
     alone = managed_by(store) is not None or base is None or goes_alone(Member(prepared))
-    if not alone and not always and not traffic.shares(now) and now - traffic.lists_at >= 0.5:
+    if not alone and not always and not traffic.shares(now, own) and now - traffic.lists_at >= 0.5:
         traffic.lists_at = now
         if any(_listing(store)):
             traffic.saw((), now, shared=True)
-    share = always or bool(replaces) or traffic.shares(now)
+    share = always or bool(replaces) or traffic.shares(now, own)
     writer: _Writer | None = None
     if not alone and share and base is not None:
         writer = _Writer(store, prepared, base, policy, seen_at, replaces, traffic, (clock, sleep, uniform), of_rows)
@@ -146,7 +151,8 @@ def commit(
     outcome = driver.commit(
         store, prepared, policy=policy, seen_at=seen_at, base=base, clock=clock, sleep=sleep, uniform=uniform, **of_rows
     )
-    traffic.saw(outcome.rebased_over, clock())
+    winners = (outcome.log or ())[: len(outcome.rebased_over)]
+    traffic.saw((intent_file.names_in(data)[2] for data in winners), clock())
     return outcome
 
 
@@ -284,7 +290,7 @@ class _Writer:
                 self.chain.note(self.newest, data)
                 members = self.chain.named[self.newest].members
                 if self.prepared.txn_id not in members:
-                    self.traffic.saw([self.newest], self.clock(), shared=len(members) > 1)
+                    self.traffic.saw([self.chain.writers[self.newest]], self.clock(), shared=len(members) > 1)
         return count
 
     def _fate(self) -> CommitOutcome | None:
@@ -579,7 +585,7 @@ def find(store: Store, txn_id: str) -> intents.Fate:
             some = versions[start : start + 256]
             datas = store.get_many([f"_delta_log/{version:020d}.json" for version in some])
             for version, data in zip(some, datas, strict=True):
-                named, _ = intent_file.names_in(data)
+                named = intent_file.names_in(data)[0]
                 if txn_id in named.members:
                     return intents.Fate("member", version)
                 if txn_id in named.refused:

@@ -7,19 +7,20 @@ is negative.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 
 import pyarrow as pa
 
-import refdelta_storage as storage
-from refdelta import CommitProperties, write_deltalake
+from refdelta import CommitProperties, DeltaTable, write_deltalake
 
+ALWAYS = CommitProperties(group="always")
 CHANGES = ("put_if_absent", "delete", "list", "get")
 
 
-def die_at(number: int) -> None:
+def die_at(number: int, store: type) -> None:
     """Kill this process at its call with this number that concerns the log."""
     calls = 0
 
@@ -39,15 +40,16 @@ def die_at(number: int) -> None:
         return counted
 
     for name in CHANGES:
-        setattr(storage.LocalStore, name, wrapped(getattr(storage.LocalStore, name)))
+        setattr(store, name, wrapped(getattr(store, name)))
 
 
 def main() -> None:
     uri, first, count, die = sys.argv[1], *map(int, sys.argv[2:])
-    die_at(die)
+    options = json.loads(os.environ.get("INTENT_OPTIONS", "{}"))
+    die_at(die, type(DeltaTable(uri, storage_options=options).store))
     for k in range(count):
         rows = pa.table({"id": [first * 1000 + k]})
-        write_deltalake(uri, rows, mode="append", commit_properties=CommitProperties(group="always"))
+        write_deltalake(uri, rows, mode="append", storage_options=options, commit_properties=ALWAYS)
         print(first * 1000 + k, flush=True)
 
 

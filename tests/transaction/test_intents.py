@@ -4,6 +4,7 @@ core.commit.intent_file and core.commit.leading.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -260,19 +261,35 @@ def test_replaces_needs_a_group(tmp_path):
 # --- kills ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("die", [*range(1, 22), *range(-21, 0)])
-@pytest.mark.sample(check=4, test=16, of="kills of writers by intents")
-def test_nothing_is_lost_or_doubled_where_writers_are_killed(tmp_path, die):
-    """Two processes die at a call each; a third one goes on."""
-    uri = table(tmp_path, [])
+def kill_and_judge(uri: str, die: int, **options) -> None:
+    """Two processes die at a call each; a third one goes on. Nothing is lost, and nothing is there twice."""
     command = [sys.executable, str(WRITER), uri]
+    environment = {**os.environ, "INTENT_OPTIONS": json.dumps(options)}
     plans = [(1, 3, die), (2, 3, -die), (3, budget(3, fewest=2), 0)]
-    running = [subprocess.Popen([*command, *map(str, plan)], stdout=subprocess.PIPE, text=True) for plan in plans]
+    running = [
+        subprocess.Popen([*command, *map(str, plan)], stdout=subprocess.PIPE, text=True, env=environment)
+        for plan in plans
+    ]
     told = [[int(line) for line in process.communicate(timeout=120)[0].split()] for process in running]
     assert running[2].returncode == 0
-    found = ids(uri)
+    found = sorted(DeltaTable(uri, storage_options=options).to_pyarrow_table()["id"].to_pylist())
     assert len(found) == len(set(found))
     assert set(found) >= {one for some in told for one in some}
     for number, acknowledged in enumerate(told, 1):
         mine = [one for one in found if one // 1000 == number]
         assert len(mine) - len(acknowledged) in (0, 1), "a dead writer's last one may be in"
+
+
+@pytest.mark.parametrize("die", [*range(1, 22), *range(-21, 0)])
+@pytest.mark.sample(check=2, test=16)
+def test_nothing_is_lost_or_doubled_where_writers_are_killed(tmp_path, die):
+    kill_and_judge(table(tmp_path, []), die)
+
+
+@pytest.mark.parametrize("die", [*range(1, 22, 3), *range(-21, 0, 3)])
+@pytest.mark.sample(test=4)
+def test_nothing_is_lost_or_doubled_on_s3_where_writers_are_killed(s3_server, die):
+    place = s3_server.place(f"intents{die}")
+    rows = pa.table({"id": pa.array([], pa.int64())})
+    write_deltalake(place.uri, rows, storage_options=s3_server.options())
+    kill_and_judge(place.uri, die, **s3_server.options())

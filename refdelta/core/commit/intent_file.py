@@ -43,6 +43,12 @@ LEAD_MS: Final = "leadMs"
 """The field of commitInfo with the time that its leader worked for the version before it, in milliseconds."""
 
 
+WRITER: Final = "writer"
+"""The field of commitInfo with a name of the writer, which is another one for each that commits with intents: by it
+others count the writers of a table.
+"""
+
+
 class _ReadRows(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     predicate: str
     finer: bool = False
@@ -285,6 +291,7 @@ class _Info(msgspec.Struct, rename="camel"):
     refused: dict[str, Any] = {}
     withdrawn: list[str] = []
     lead_ms: int | None = None
+    writer: str = ""
 
 
 class _Line(msgspec.Struct, rename="camel"):
@@ -294,8 +301,9 @@ class _Line(msgspec.Struct, rename="camel"):
 _LINE: Final = msgspec.json.Decoder(_Line)
 
 
-def names_in(data: bytes) -> tuple[Named, int | None]:
-    """The transactions that a commit file names, and the working time of its leader in milliseconds, if it had one.
+def names_in(data: bytes) -> tuple[Named, int | None, str]:
+    """The transactions that a commit file names; the working time of its leader in milliseconds, if it had one; and the
+    name of its writer, empty if it has none.
 
     This engine writes commitInfo first; of a commit without it there, no transaction is known.
     """
@@ -304,8 +312,8 @@ def names_in(data: bytes) -> tuple[Named, int | None]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         info = None
     if info is None:
-        return Named(), None
+        return Named(), None, ""
     members = [one.txn_id for one in info.members] or [info.txn_id]
     # The version that withdraws a transaction has a name of its own, which is no member's.
     found = frozenset(name for name in members if isinstance(name, str))
-    return Named(members=found, refused=info.refused, withdrawn=frozenset(info.withdrawn)), info.lead_ms
+    return Named(members=found, refused=info.refused, withdrawn=frozenset(info.withdrawn)), info.lead_ms, info.writer

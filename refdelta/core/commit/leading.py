@@ -48,6 +48,7 @@ class Chain:
     def __init__(self) -> None:
         self.named: dict[int, Named] = {}
         self.hashes: dict[int, str] = {}
+        self.writers: dict[int, str] = {}
         self.lead_ms: int | None = None
         """The working time of the last leader, in milliseconds."""
         self.led: set[int] = set()
@@ -56,7 +57,7 @@ class Chain:
         """Remember a commit file."""
         if version in self.named:
             return
-        self.named[version], lead_ms = names_in(data)
+        self.named[version], lead_ms, self.writers[version] = names_in(data)
         self.hashes[version] = hash_of(data)
         if lead_ms is not None:
             self.lead_ms = lead_ms
