@@ -55,8 +55,8 @@ MOST_MEMBERS = 128
 _FIRST_SECONDS = 0.15
 """The working time of a leader, in seconds, before one is known."""
 _FIRST_SECONDS_NEARBY = 0.02
-_BEHIND = 16
-"""A transaction so many versions behind is committed alone: its intent's window would soon be over."""
+_LATE = 16
+"""A transaction that read so many versions ago is committed alone: its intent's window would soon be over."""
 
 
 class Traffic:
@@ -218,7 +218,7 @@ class _Writer:
         if data is None or not self.base.is_commit(data):
             return None
         self.chain.note(read, data)
-        if self._read_on(most=_BEHIND) >= _BEHIND:
+        if self._read_on(most=_LATE) >= _LATE:
             return None
         now_ms = time.time_ns() // 1_000_000
         body = encode_intent(self.prepared, read, self.chain.hashes[read], replaces=self.replaces, now_ms=now_ms)
@@ -425,7 +425,7 @@ class _Writer:
         return 0 if written is None else max(0, time.time_ns() // 1_000_000 - written)
 
     def _read_intents(self, infos: list[ObjectInfo]) -> list[Listed]:
-        """The intents of others, the oldest first. What may not be taken by its age is not read."""
+        """The intents of others, the oldest first, without those that are too old."""
         mine = next((info.mtime_ms for info in infos if info.key == self.key), None)
         if mine is None:
             return []  # without an object of its own it does not know the store's time

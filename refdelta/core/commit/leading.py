@@ -173,7 +173,7 @@ class _LeadLoop(_Loop):
             name: error
             for name, one in self.listed.items()
             if isinstance(error := one.member.outcome, ConcurrentModificationError)
-            # What was decided by files, for lack of a read, another checker may decide otherwise.
+            # Another checker may decide otherwise where files decided for lack of a read.
             and not one.member.reasons
             and one.head.id in self.listed
             and left_out(self._candidate(one)) is None
