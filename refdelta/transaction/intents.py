@@ -260,7 +260,7 @@ class _Writer:
                 failures += 1
                 if failures > self.policy.max_repeats:
                     raise self._unknown(f"its intent may be committed, and the store failed: {error}") from error
-                fresh = ended = None
+                fresh, ended = 0, None
             if ended is not None:
                 return ended
             now = self.clock()
@@ -278,7 +278,7 @@ class _Writer:
         return max(0.002, self.traffic.lead_seconds or first)
 
     def _patience(self, losses: int) -> float:
-        return float(self.uniform(1.5, 3.0)) * self._lead_seconds * min(8, 2**losses)
+        return float(self.uniform(1.5, 3.0) * self._lead_seconds * min(8, 2**losses))
 
     def _read_on(self, most: int = 2**20) -> int:
         """Read the versions that came since. Returns how many there were."""
