@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from refdelta.api.following import Follower
     from refdelta.api.handle import Handle
     from refdelta.api.table_scan import TableScan
+    from refdelta.core.commit.intents import Fate
     from refdelta.core.log.actions import Metadata, Protocol
     from refdelta.engine.scan.scan import Scan
     from refdelta.operations.inspection.diff import VersionDiff
@@ -174,6 +175,34 @@ class Reading:
         from refdelta.operations.maintenance.history import collected, history
 
         return collected(self.table_uri, lambda damage: history(self._handle.snapshot, _limit(limit), damage))
+
+    def outcome(self, transaction_id: str, *, withdraw: bool = False) -> Fate:
+        """The state of a transaction by the log, for one whose commit did not say, such as that of a killed process.
+
+        Args:
+            transaction_id: its id, as ``CommitOutcomeUnknownError.txn_id`` and ``commitInfo.txnId`` have it.
+            withdraw: commit an empty version that withdraws it, where the log does not name it yet. It is certain then
+                that it will never be committed, and its work can be done again.
+
+        Returns:
+            ``kind`` is ``member`` (committed, alone or with others), ``refused``, ``withdrawn`` or ``open``: no commit
+            file that the log still has names it. ``version`` names it first.
+
+        Raises:
+            StoreError: the store refused or failed.
+
+        Example::
+
+            table.outcome("a4000000-0000-4000-8000-000000000004").kind  # "open"
+        """
+        from refdelta.transaction import transaction
+        from refdelta.transaction.intents import find
+
+        arguments.text("transaction_id", transaction_id)
+        store = self._handle.store
+        if withdraw:
+            transaction.withdraw(store, transaction_id)
+        return find(store, transaction_id)
 
     @staticmethod
     def read_history(

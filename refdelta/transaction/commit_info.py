@@ -10,6 +10,7 @@ import msgspec
 
 from refdelta import arguments
 from refdelta._version import __version__
+from refdelta.core.commit.intent_file import LEAD_MS, REFUSED, WITHDRAWN, WRITER
 from refdelta.core.log.actions import Txn
 from refdelta.core.log.lean import LeanInfo
 from refdelta.errors import InvalidArgumentError
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from refdelta.transaction.options import CommitProperties
 
 _OWN_FIELDS = frozenset({
-    "timestamp", "operationParameters", "operationMetrics", "userMetadata", "tags", *LeanInfo.__struct_encode_fields__
+    "timestamp", "operationParameters", "operationMetrics", "userMetadata", "tags", REFUSED, WITHDRAWN, LEAD_MS, WRITER,
+    *LeanInfo.__struct_encode_fields__
 })  # fmt: skip
 """All by which other writers decide, and those that have an argument of their own."""
 

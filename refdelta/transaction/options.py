@@ -92,6 +92,12 @@ class CommitProperties:
             for example because its caller waits; None writes them.
         cleanup_expired_logs: whether expired log files are removed after this commit; None removes them after a
             checkpoint, if ``delta.enableExpiredLogCleanup`` permits it.
+        group: ``"intents"``: where other writers commit at the same time, one version may have several transactions;
+            each is put beside the log, and one of the writers commits those that are there
+            (``docs/commit-protocol.md``, "Intents"). ``"always"`` does so without looking for other writers. It has no
+            effect on tables of a catalog. None: each transaction has a version for itself.
+        replaces: the ids of earlier tries of the same work whose outcome is not known, with ``group``: at most one of
+            them and of this one is committed.
 
     Example::
 
@@ -109,6 +115,8 @@ class CommitProperties:
     row_budget: RowBudget | None = None
     create_checkpoint: bool | None = None
     cleanup_expired_logs: bool | None = None
+    group: str | None = None
+    replaces: Sequence[str] = ()
 
 
 def checked(properties: CommitProperties | None) -> CommitProperties:
@@ -122,7 +130,8 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
     if not hasattr(properties, "max_commit_retries"):
         kind = type(properties).__name__
         raise InvalidArgumentError(f"commit_properties must be a CommitProperties, not of type {kind}")
-    own = CommitProperties(**{one.name: getattr(properties, one.name, None) for one in fields(CommitProperties)})
+    given: dict[str, Any] = {one.name: getattr(properties, one.name, None) for one in fields(CommitProperties)}
+    own = CommitProperties(**{**given, "replaces": given["replaces"] or ()})
     arguments.text("user_metadata", own.user_metadata)
     custom = dict(arguments.mapping("custom_metadata", own.custom_metadata) or {})
     try:
@@ -134,12 +143,18 @@ def checked(properties: CommitProperties | None) -> CommitProperties:
     if (retries := arguments.whole("max_commit_retries", own.max_commit_retries)) is not None and retries < 0:
         raise InvalidArgumentError(f"max_commit_retries is {retries}; it cannot be negative")
     arguments.seconds("max_commit_seconds", own.max_commit_seconds)
-    given = own.app_transactions or ()
-    if not isinstance(given, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in given):
-        raise InvalidArgumentError(f"app_transactions must be a list of refdelta.AppTransaction, not {given!r:.80}")
+    apps = own.app_transactions or ()
+    if not isinstance(apps, Sequence) or not all(hasattr(t, "app_id") and hasattr(t, "version") for t in apps):
+        raise InvalidArgumentError(f"app_transactions must be a list of refdelta.AppTransaction, not {apps!r:.80}")
     for name in ("row_level", "create_checkpoint", "cleanup_expired_logs"):
         if (value := getattr(own, name)) is not None:
             arguments.flag(name, value)
+    if own.group not in (None, "intents", "always"):
+        raise InvalidArgumentError(f"group must be 'intents', 'always' or None, not {own.group!r:.80}")
+    if isinstance(own.replaces, str) or not all(isinstance(one, str) for one in own.replaces):
+        raise InvalidArgumentError(f"replaces must be a list of transaction ids, not {own.replaces!r:.80}")
+    if own.replaces and own.group is None:
+        raise InvalidArgumentError("replaces needs group='intents': a commit alone has no earlier try beside the log")
     if not isinstance(own.row_budget, RowBudget | None):
         raise InvalidArgumentError(f"row_budget must be a RowBudget, not {own.row_budget!r:.80}")
     return own

@@ -17,6 +17,7 @@ from msgspec import structs
 from pyroaring import BitMap64
 
 from refdelta import arguments
+from refdelta.core.commit.intent_file import WITHDRAWN
 from refdelta.core.commit.transaction import CommitTally
 from refdelta.core.conflicts.isolation import IsolationLevel, level_of
 from refdelta.core.conflicts.reads import EVERY_ROW, ReadSet
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from refdelta.core.commit.intents import Fate
     from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
     from refdelta.core.conflicts.state import AddedRows
     from refdelta.core.log.actions import Txn
@@ -135,6 +137,7 @@ class Transaction:
             self._table_properties.isolation_level, arguments.text("isolation", options.get("isolation"))
         )
         self.txn_id = str(uuid.uuid4())
+        self.withdraws: tuple[str, ...] = ()  # the ids of transactions that it withdraws
         self.started_ms = now_ms()
         self.description: CommitDescription | None = None
         self.row_matching = RowMatching()
@@ -675,12 +678,12 @@ class Transaction:
     def _committed(self, described: CommitDescription) -> CommitResult:
         try:
             self._check_no_vacuum()
-            prepared, given = self._prepared(described), self._for_driver()
+            prepared = self._prepared(described)
             group = self.group if self.group is not None and self.group.takes(self.properties) else None
             if group is not None:
-                outcome = group.commit(prepared, given["checks"], self.properties, self._own.files)
+                outcome = group.commit(prepared, self._for_driver()["checks"], self.properties, self._own.files)
             else:
-                outcome = commit(self.store, prepared, **given)
+                outcome = self._driven(prepared)
         except BaseException as error:
             self.failed(error)
             self.placed(error)
@@ -702,6 +705,16 @@ class Transaction:
             "inline_vectors": self._table_properties.inline_deletion_vectors,
         }
 
+    def _driven(self, prepared: PreparedCommit) -> CommitOutcome:
+        """Commit, alone or by an intent."""
+        given = self._for_driver()
+        if self.properties.group is None:
+            return commit(self.store, prepared, **given)
+        from refdelta.transaction import intents
+
+        always, replaces = self.properties.group == "always", tuple(self.properties.replaces)
+        return intents.commit(self.store, prepared, always=always, replaces=replaces, withdraw=withdraw, **given)
+
     def _concluded(
         self, described: CommitDescription, outcome: CommitOutcome, group: CommitGroup | None = None
     ) -> CommitResult:
@@ -711,7 +724,10 @@ class Transaction:
             # The hooks after a version run once, and so does an auto-compaction: with its first transaction.
             self.result_snapshot = None if outcome.member else group.snapshot
         elif outcome.version is not None:
-            self.result_snapshot = self._after(outcome.version, outcome.log, {add.path for add in written})
+            # Of a version with members, its leader writes the checkpoint.
+            checkpoint = self.properties.create_checkpoint if outcome.puts else False
+            new = {add.path for add in written}
+            self.result_snapshot = self._after(outcome.version, outcome.log, new, checkpoint=checkpoint)
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
             self.alone = newest and outcome.attempts == 1
         return CommitResult(
@@ -727,7 +743,7 @@ class Transaction:
         for protocol in (action for action in self._actions if isinstance(action, Protocol)):
             metadata = [action for action in self._actions if isinstance(action, Metadata)]
             check_place(self.store, protocol, metadata[-1] if metadata else self.existing.metadata)
-        return prepare_commit(
+        prepared = prepare_commit(
             self.snapshot,
             self._actions,
             self._applications,
@@ -747,6 +763,9 @@ class Transaction:
             group_metrics=self._metrics_of,
             spans_tables=spans_tables,
         )
+        if not self.withdraws:
+            return prepared
+        return structs.replace(prepared, commit_info={**prepared.commit_info, WITHDRAWN: [*self.withdraws]})
 
     def _with_own_files(self, reads: ReadSet) -> ReadSet:
         """These reads, and those of the files that the transaction wrote: VACUUM may delete them once they are older
@@ -788,7 +807,9 @@ class Transaction:
         elapsed = now_ms() - self.started_ms
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
-    def _after(self, version: int, commits: Sequence[bytes] | None, written: Collection[str]) -> Snapshot | None:
+    def _after(
+        self, version: int, commits: Sequence[bytes] | None, written: Collection[str], *, checkpoint: bool | None
+    ) -> Snapshot | None:
         """Run the post-commit hooks; returns the snapshot after the commit, or None if it cannot be read."""
         snapshot = None
         try:
@@ -799,7 +820,7 @@ class Transaction:
             after_commit(
                 snapshot,
                 committed=version,
-                checkpoint=self.properties.create_checkpoint,
+                checkpoint=checkpoint,
                 cleanup=self.properties.cleanup_expired_logs,
             )
         except Exception as error:  # noqa: BLE001
@@ -827,3 +848,30 @@ class Transaction:
             raise InvalidArgumentError(
                 f"cannot {verb}: this transaction was {self._ended} already; begin() starts another one"
             )
+
+
+def withdraw(store: Store, txn_id: str, replaces: tuple[str, ...] = ()) -> Fate | None:
+    """Commit an empty version that names a transaction as withdrawn, unless the log names it already.
+
+    Args:
+        store: the table's store.
+        txn_id: the id of the transaction, which was put as an intent.
+        replaces: the ids of earlier tries of the same work, which are withdrawn, too.
+
+    Returns:
+        The fate that the log had for it before; None if it is withdrawn now.
+
+    Raises:
+        As :meth:`Transaction.commit`.
+    """
+    from refdelta.transaction.intents import find
+
+    before = find(store, txn_id)
+    if before.kind != "open":
+        return before
+    with Transaction(store, load_snapshot(store)) as transaction:
+        transaction.withdraws = (txn_id, *replaces)
+        transaction.describe("WRITE", {}, {}, always=True)
+        committed = transaction.commit()
+    after = find(store, txn_id)
+    return None if after.kind == "withdrawn" and after.version == committed.version else after

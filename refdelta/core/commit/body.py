@@ -34,11 +34,13 @@ class CommitBody:
         members: the transactions that share the version, in order. The state of each is that after the members before
             it.
         data: the content of the commit file.
+        notes: more fields of its commitInfo.
     """
 
     def __init__(self) -> None:
         self.members: Sequence[Member] = ()
         self.data = b""
+        self.notes: Mapping[str, Any] = {}
         # The deletion vectors that were written, by the paths of their data files.
         self._vectors: dict[str, tuple[BitMap64, DeletionVectorDescriptor]] = {}
 
@@ -94,7 +96,7 @@ class CommitBody:
             clocks = (member.clock for member in self.members if member.clock is not None)
             stamp = info["inCommitTimestamp"] = max(one.stamp(waited_ms) for one in clocks)
             actions = [clock.noted(a, version, stamp) if isinstance(a, Metadata) else a for a in actions]
-        self.data = encode_commit([CommitInfo(fields=info), *actions])
+        self.data = encode_commit([CommitInfo(fields={**info, **self.notes}), *actions])
 
 
 def _gone(states: Mapping[str, FileState], path: str) -> Rows:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from refdelta.core.commit.intent_file import FOLDER, parse_intent_key
+from refdelta.core.commit.intents import in_window
 from refdelta.core.log.paths import SIDECARS, VERSIONED, checkpoint_key, parse_log_name
 from refdelta.core.log.segment import build_segment, complete_checkpoints
 from refdelta.engine.log.checkpoint import sidecars_of
@@ -87,6 +89,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
             else:
                 placement.store.delete_unchanged([infos[key] for key in keys])
     keys += _clean_staged(store, min(expired_before, now_ms - _DAY_MS))
+    keys += _clean_intents(store, keep)
     if v2 and any(name.is_checkpoint for name, key in names if name.hi < keep):
         keys += _clean_sidecars(store, min(expired_before, now_ms - _DAY_MS))
     log.debug("%s: removed %d expired files of the log; it begins with version %d now", store.uri, len(keys), keep)
@@ -109,6 +112,15 @@ def _name_one_classic(placement: Placement, now_ms: int) -> None:
             store.put_if_absent(checkpoint_key(newest), data)
         return
     write_checkpoint(store, load_snapshot(store, newest), now_ms=now_ms, policy="classic")
+
+
+def _clean_intents(store: Store, oldest: int) -> list[str]:
+    """Delete the intents that no version from the oldest kept one on may have as members."""
+    with store_errors("clean up the intents"):
+        found = [(parse_intent_key(info.key), info.key) for info in store.list(prefix=f"{FOLDER}/i-")]
+        keys = [key for name, key in found if name is not None and not in_window(name[0], oldest)]
+        store.delete(keys)
+    return keys
 
 
 def _clean_sidecars(store: Store, written_before: int) -> list[str]:

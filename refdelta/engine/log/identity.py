@@ -95,6 +95,10 @@ class CommitIdentity(msgspec.Struct, frozen=True):
         # If the content is that of this commit now, it was when the tag was asked for.
         return structs.replace(self, file=structs.replace(self.file, tag=found.tag)) if self.stands(store) else None
 
+    def is_commit(self, data: bytes) -> bool:
+        """Whether these are the bytes of this commit; False where its commitInfo is not known."""
+        return self.info is not None and _info_of(data, self.file.key) == self.info
+
     def is_content(self, store: Store) -> bool:
         """Whether the commit file has the same commitInfo. Raises ``ObjectNotFoundError``."""
         if self.info is None:

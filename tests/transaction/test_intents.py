@@ -1,0 +1,296 @@
+"""Commits by intents: several writers share versions without a server.
+
+Tests of core.commit.intent_file, core.commit.leading.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from refdelta import CommitProperties, DeltaTable, write_deltalake
+from refdelta.core.commit.intent_file import FOLDER, decode_intent, encode_intent, hash_of, intent_key, prepared_of
+from refdelta.core.commit.intents import FILES_MS, FRESH_MS, RULES, WINDOW, Candidate, Head, Named, fate, left_out
+from refdelta.errors import CommitFailedError, ConcurrentModificationError, InvalidArgumentError
+from refdelta.transaction import intents
+from tiers import budget
+
+ALWAYS = CommitProperties(group="always")
+WRITER = Path(__file__).parent / "intent_writer.py"
+
+
+def table(path, ids=(1, 2, 3, 4), **configuration) -> str:
+    write_deltalake(str(path), pa.table({"id": pa.array(ids, pa.int64())}), configuration=configuration)
+    return str(path)
+
+
+def ids(uri: str) -> list[int]:
+    return sorted(DeltaTable(uri).to_pyarrow_table()["id"].to_pylist())
+
+
+def members(uri: str) -> list[int]:
+    return [len(commit.get("members", [0])) for commit in DeltaTable(uri).history()]
+
+
+def all_at_once(*functions) -> list[Exception | None]:
+    """Run each in a thread; its error."""
+    errors: list[Exception | None] = [None] * len(functions)
+    barrier = threading.Barrier(len(functions))
+
+    def run(number, function):
+        barrier.wait()
+        try:
+            function()
+        except Exception as error:
+            errors[number] = error
+
+    threads = [threading.Thread(target=run, args=one) for one in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
+
+
+# --- the decisions --------------------------------------------------------------------------------------------------
+
+HEAD = Head(id="b", base=3, base_hash="three")
+
+
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [
+        ("base", {"base_hash": "another"}),
+        ("missing", {"base_hash": None}),
+        ("missing", {"chain": (None, Named())}),
+        ("missing", {"chain": (Named(),)}),
+        ("named", {"chain": (Named(members=frozenset("b")), Named())}),
+        ("named", {"chain": (Named(), Named(refused={"b": 1}))}),
+        ("named", {"chain": (Named(), Named(withdrawn=frozenset("b")))}),
+        ("window", {"version": 4 + WINDOW, "chain": (Named(),) * WINDOW}),
+        ("stale", {"age_ms": FRESH_MS + 1}),
+        ("files", {"files_ms": FILES_MS + 1}),
+    ],
+)
+def test_an_intent_is_left_out_by_each_rule(rule, options):
+    good = {"head": HEAD, "version": 6, "base_hash": "three", "chain": (Named(), Named()), "age_ms": FRESH_MS}
+    assert left_out(Candidate(**good)) is None
+    assert left_out(Candidate(**{**good, **options})) == rule
+    assert rule in RULES
+
+
+def test_the_first_version_that_names_a_transaction_decides():
+    late = Named(withdrawn=frozenset("b"))
+    assert fate(HEAD, "three", [Named(), Named(members=frozenset("ab")), late]).version == 5
+    assert fate(HEAD, "three", [late, Named(members=frozenset("b"))]).kind == "withdrawn"
+    assert fate(HEAD, "three", [Named()] * WINDOW).kind == "passed"
+    assert fate(HEAD, "three", [Named()] * (WINDOW - 1)).kind == "open"
+    assert fate(HEAD, "another", [Named(members=frozenset("b"))]).kind == "unknown"
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def prepared(uri: str, change):
+    transaction = DeltaTable(uri).begin()
+    change(transaction)
+    inner = getattr(transaction, "_transaction", transaction)
+    inner._dropped.detach()  # it is not ended: its writer is killed
+    return inner._prepared(inner.description)
+
+
+def test_an_intent_is_the_transaction(tmp_path):
+    uri = table(tmp_path, **{"delta.enableDeletionVectors": "true"})
+    one = prepared(uri, lambda t: t.delete("id = 2"))
+    data = encode_intent(one, 0, "hash", replaces=["old"], now_ms=5)
+    intent = decode_intent(data, intent_key(0, one.txn_id))
+    assert intent.head == Head(id=one.txn_id, base=0, base_hash="hash", replaces=("old",))
+    again = prepared_of(intent, one)
+    for name in ("read_version", "actions", "txn_id", "level", "records_predicates"):
+        assert getattr(again, name) == getattr(one, name), name
+    assert again.changes.deletes == one.changes.deletes
+    assert [read.predicate.text for read in again.read_set.reads] == [r.predicate.text for r in one.read_set.reads]
+    assert again.read_set.files == one.read_set.files
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"format":2}'])
+def test_what_is_no_intent_is_left_out(broken):
+    assert decode_intent(broken, intent_key(0, "a")) is None
+
+
+def test_an_intent_with_unknown_fields_or_under_another_name_is_left_out(tmp_path):
+    uri = table(tmp_path)
+    one = prepared(uri, lambda t: t.append(pa.table({"id": [9]})))
+    data = encode_intent(one, 0, "hash")
+    assert decode_intent(data, intent_key(0, one.txn_id)) is not None
+    assert decode_intent(data, intent_key(1, one.txn_id)) is None
+    assert decode_intent(data.replace(b'{"format"', b'{"more":1,"format"'), intent_key(0, one.txn_id)) is None
+
+
+# --- writers --------------------------------------------------------------------------------------------------------
+
+
+def test_appends_of_several_writers_share_versions(tmp_path):
+    uri = table(tmp_path, [])
+
+    def append(number):
+        for k in range(3):
+            write_deltalake(uri, pa.table({"id": [number * 10 + k]}), mode="append", commit_properties=ALWAYS)
+
+    assert all_at_once(*(lambda n=n: append(n) for n in range(5))) == [None] * 5
+    assert ids(uri) == sorted(n * 10 + k for n in range(5) for k in range(3))
+    assert max(members(uri)) > 1
+    assert not [*Path(uri, FOLDER).iterdir()]
+    named = [m["txnId"] for commit in DeltaTable(uri).history() for m in commit.get("members", [commit])]
+    assert len(named) == len(set(named)) == 16
+
+
+def test_deletes_of_different_rows_of_a_file_share_its_vector(tmp_path):
+    uri = table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"})
+    handles = [DeltaTable(uri) for _ in range(4)]
+    jobs = [lambda n=n: handles[n].delete(f"id = {n}", commit_properties=ALWAYS) for n in range(4)]
+    assert all_at_once(*jobs) == [None] * 4
+    assert ids(uri) == [4, 5, 6, 7]
+    assert len([*Path(uri).glob("*.bin")]) <= DeltaTable(uri).version()
+
+
+def test_of_two_that_delete_one_row_one_is_refused(tmp_path):
+    uri = table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"})
+    handles = [DeltaTable(uri) for _ in range(3)]
+    jobs = [lambda t=t: t.delete("id = 3", commit_properties=ALWAYS) for t in handles]
+    errors = all_at_once(*jobs)
+    assert errors.count(None) == 1
+    assert all(isinstance(error, ConcurrentModificationError) for error in errors if error is not None)
+    assert ids(uri) == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_a_lone_writer_puts_no_intent(tmp_path):
+    uri = table(tmp_path)
+    one = CommitProperties(group="intents")
+    for number in range(3):
+        write_deltalake(uri, pa.table({"id": [10 + number]}), mode="append", commit_properties=one)
+    assert not Path(uri, FOLDER).exists()
+    assert ids(uri) == [1, 2, 3, 4, 10, 11, 12]
+
+
+def lay(uri: str, change, *, replaces=()) -> str:
+    """Put the intent of a writer that is then killed; returns the id of the transaction."""
+    one = prepared(uri, change)
+    base = Path(uri, "_delta_log", f"{one.read_version:020d}.json").read_bytes()
+    key = Path(uri, intent_key(one.read_version, one.txn_id))
+    key.parent.mkdir(exist_ok=True)
+    key.write_bytes(encode_intent(one, one.read_version, hash_of(base), replaces=replaces, now_ms=2**60))
+    return one.txn_id
+
+
+def append_nine(transaction) -> None:
+    transaction.append(pa.table({"id": [9]}))
+
+
+def test_the_intent_of_a_dead_writer_is_committed_by_another(tmp_path):
+    uri = table(tmp_path)
+    dead = lay(uri, append_nine)
+    assert DeltaTable(uri).outcome(dead).kind == "open"
+    write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    assert ids(uri) == [1, 2, 3, 4, 9, 10]
+    assert DeltaTable(uri).outcome(dead) == intents.intents.Fate("member", 1)
+
+
+def test_a_withdrawn_transaction_is_never_committed(tmp_path):
+    uri = table(tmp_path)
+    dead = lay(uri, append_nine)
+    assert DeltaTable(uri).outcome(dead, withdraw=True).kind == "withdrawn"
+    write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    assert ids(uri) == [1, 2, 3, 4, 10]
+    assert DeltaTable(uri).outcome(dead, withdraw=True).kind == "withdrawn"
+    assert DeltaTable(uri).version() == 2  # nothing was withdrawn again
+
+
+def test_a_later_try_withdraws_the_earlier_one(tmp_path):
+    uri = table(tmp_path)
+    dead = lay(uri, append_nine)
+    again = CommitProperties(group="intents", replaces=[dead])
+    write_deltalake(uri, pa.table({"id": [9]}), mode="append", commit_properties=again)
+    assert ids(uri) == [1, 2, 3, 4, 9]
+    assert DeltaTable(uri).outcome(dead).kind == "withdrawn"
+
+
+def test_an_intent_of_a_table_that_was_made_anew_is_left_out(tmp_path):
+    uri = table(tmp_path / "a")
+    other = table(tmp_path / "b")
+    lay(uri, append_nine)
+    Path(uri, FOLDER).rename(Path(other, FOLDER))
+    write_deltalake(other, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    assert ids(other) == [1, 2, 3, 4, 10]
+
+
+def test_an_old_intent_is_left_out(tmp_path):
+    uri = table(tmp_path)
+    lay(uri, append_nine)
+    (path,) = Path(uri, FOLDER).iterdir()
+    old = path.stat().st_mtime - 11
+    os.utime(path, (old, old))
+    write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    assert ids(uri) == [1, 2, 3, 4, 10]
+
+
+def test_an_intent_that_conflicts_is_refused_by_name(tmp_path):
+    uri = table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"})
+    dead = lay(uri, lambda t: t.delete("id = 3"))
+    DeltaTable(uri).delete("id = 3")
+    write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    assert DeltaTable(uri).outcome(dead).kind == "refused"
+    assert DeltaTable(uri).history(1)[0]["refused"][dead]["version"] == 1
+
+
+def test_replaces_needs_a_group(tmp_path):
+    uri = table(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="group"):
+        write_deltalake(uri, pa.table({"id": [9]}), mode="append", commit_properties=CommitProperties(replaces=["a"]))
+    with pytest.raises(InvalidArgumentError, match="group"):
+        DeltaTable(uri).delete("id = 1", commit_properties=CommitProperties(group="none"))
+    assert issubclass(ConcurrentModificationError, CommitFailedError)
+
+
+# --- kills ----------------------------------------------------------------------------------------------------------
+
+
+def kill_and_judge(uri: str, die: int, **options) -> None:
+    """Two processes die at a call each; a third one goes on. Nothing is lost, and nothing is there twice."""
+    command = [sys.executable, str(WRITER), uri]
+    environment = {**os.environ, "INTENT_OPTIONS": json.dumps(options)}
+    plans = [(1, 3, die), (2, 3, -die), (3, budget(3, fewest=2), 0)]
+    running = [
+        subprocess.Popen([*command, *map(str, plan)], stdout=subprocess.PIPE, text=True, env=environment)
+        for plan in plans
+    ]
+    told = [[int(line) for line in process.communicate(timeout=120)[0].split()] for process in running]
+    assert running[2].returncode == 0
+    found = sorted(DeltaTable(uri, storage_options=options).to_pyarrow_table()["id"].to_pylist())
+    assert len(found) == len(set(found))
+    assert set(found) >= {one for some in told for one in some}
+    for number, acknowledged in enumerate(told, 1):
+        mine = [one for one in found if one // 1000 == number]
+        assert len(mine) - len(acknowledged) in (0, 1), "a dead writer's last one may be in"
+
+
+@pytest.mark.parametrize("die", [*range(1, 22), *range(-21, 0)])
+@pytest.mark.sample(check=2, test=16)
+def test_nothing_is_lost_or_doubled_where_writers_are_killed(tmp_path, die):
+    kill_and_judge(table(tmp_path, []), die)
+
+
+@pytest.mark.parametrize("die", [*range(1, 22, 3), *range(-21, 0, 3)])
+@pytest.mark.sample(test=4)
+def test_nothing_is_lost_or_doubled_on_s3_where_writers_are_killed(s3_server, die):
+    place = s3_server.place(f"intents{die}")
+    rows = pa.table({"id": pa.array([], pa.int64())})
+    write_deltalake(place.uri, rows, storage_options=s3_server.options())
+    kill_and_judge(place.uri, die, **s3_server.options())
