@@ -97,7 +97,7 @@ def parse_statement(given: Any) -> Statement:
             return Statement(verb, rows)
         if verb in _WITH_COLUMNS and given.keys() <= {verb, "where"} and given[verb].keys() <= set(COLUMNS):
             statement = Statement(verb, columns=tuple(given[verb].items()), where=given.get("where", "true"))
-        elif verb == "delete" and given.keys() == {verb}:
+        elif verb == "delete" and given.keys() == {verb} and isinstance(given[verb], str):
             statement = Statement(verb, where=given[verb])
         elif given == {"optimize": True}:
             return Statement("optimize")
