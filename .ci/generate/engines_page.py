@@ -41,7 +41,7 @@ NOTES = {
     "refdelta": "Tables of statements have deletion vectors, so rows decide over conflicts.",
     "refdelta-files": "Tables without deletion vectors, where files decide.",
     "delta-spark": (
-        "Defaults of the release. A statement waits before its commit, by an observer of delta-spark's own. No statement "
+        "Defaults of the release. A statement waits before its commit, by an observer of the release. No statement "
         "can set `WriteSerializable`, so the adapter writes that property into version 0. The session has one shuffle "
         "partition, and no code generation."
     ),
