@@ -17,6 +17,9 @@ WITHOUT = {
     "domain": ("same-domain@WriteSerializable", "same-domain-same-text@WriteSerializable"),
     "application": ("application-known-before@WriteSerializable", "three-of-one-application@WriteSerializable"),
     "files-added": ("overwrite-append@Serializable", "read-null-partition-append-there@Serializable"),
+    "read-file-removed": ("update-over-a-delete-of-its-row@Serializable",),
+    "deleted-by-both": ("refresh-over-delete@Serializable",),
+    "append-skipped": ("longer-cycle-through-a-late-writer@WriteSerializable",),
 }
 """Cases that are wrong without a rule."""
 
