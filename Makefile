@@ -244,6 +244,12 @@ commit-protocol: setup  ## the tables, the diagram and the commits of docs/commi
 features: setup  ## the table of features, spec_notes/features.md, from the registry and tests/features.toml
 	$(BIN)/python .ci/generate/features_table.py
 
+corpus: setup  ## the right outcomes of the cases in refdelta/conformance/corpus, by the judge
+	$(BIN)/python .ci/generate/corpus.py
+
+engines: setup  ## docs/engines.md: the conformance suite on each engine (delta-spark needs Java 17; some 15 minutes)
+	$(BIN)/python .ci/generate/engines_page.py
+
 claims: setup  ## the table of spec_notes/other_writers.md: the conclusions from fields of other writers' commits
 	$(BIN)/python .ci/generate/claims_table.py
 

@@ -111,14 +111,14 @@ def deltalake_statement(stage: Stage) -> Engine:
 
 def spark_commit(stage: Stage, spark: Any) -> Engine:
     """Its own ``OptimisticTransaction``, begun and read beforehand; what is timed is its commit."""
-    from refdelta.crosscheck.scenario_transactions import SparkTransaction
-    from refdelta.crosscheck.scenarios import ScenarioTransaction
+    from refdelta.conformance.cases import CaseTransaction
+    from refdelta.conformance.core_transactions import SparkTransaction
 
     tombstones = [log_files.remove(f"part=mine/{number:06}.parquet", "mine") for number in range(log_files.OWN_FILES)]
 
     def before() -> tuple[Path, SparkTransaction]:
         path = stage.open()
-        begun = SparkTransaction(spark, path, ScenarioTransaction("stale", (log_files.MINE,), ()), first=False)
+        begun = SparkTransaction(spark, path, CaseTransaction("stale", (log_files.MINE,), ()), first=False)
         stage.let_win(path)
         return path, begun
 

@@ -6,7 +6,7 @@ it; from it, each operation that began at one of the versions up to it commits, 
 transaction that was refused changes nothing, so the others go on from the same node.
 
 The core (``refdelta.core``) decides over files in memory, :mod:`model.core`; whether a serial order explains the result
-is asked of the judge, :mod:`model.judge`, which tries them all. The tables of the tests of ``tests/model`` are used:
+is asked of the judge, :mod:`refdelta.conformance.judge`, which tries them all. The tables of ``tests/model`` are used:
 version 0 here is their version 1, in which a deleted row has left a deletion vector or a rewritten file.
 """
 
@@ -27,9 +27,9 @@ from model import cases
 from model.branches import Refusal, Staged, Version, supposed
 from model.cases import Case
 from model.core import Core, File
-from model.judge import LEVELS, SERIALIZABLE, History, State, Transaction, apply, play, serial_order
 from model.layouts import FILES, PARTITIONED, PARTITIONED_FILES, PARTITIONED_ROWS, PLAIN, ROWS, Layout
 from model.operations import METADATA, data_of, is_data, key, update
+from refdelta.conformance.judge import LEVELS, SERIALIZABLE, History, State, Transaction, apply, play, serial_order
 from refdelta.core.conflicts.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,6 +4,7 @@ from refdelta.cli import (  # noqa: F401
     benching,
     catalogs,
     changing,
+    conforming,
     crosschecking,
     defining,
     inspect,

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from refdelta.cli.conforming import chosen
 from refdelta.cli.group import app, at_a_version, in_a_catalog, in_bytes, open_table, storage_options
 from refdelta.cli.render import echo_json, say
+from refdelta.conformance.cases import Case, cases
+from refdelta.conformance.replay import CaseOutcome, Replayed, replay
 from refdelta.crosscheck import comparison, oracle
-from refdelta.crosscheck.replay import Replayed, ScenarioOutcome, replay
-from refdelta.crosscheck.scenarios import ScenarioCase, read_scenarios
-from refdelta.errors import DeltaError, InvalidArgumentError, printable, unknown_name
+from refdelta.errors import DeltaError, printable
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted
 
@@ -29,7 +30,7 @@ class CrosscheckFailedError(DeltaError):
     examples=(
         "crosscheck flights --where 'month = 3'",
         "crosscheck sales.orders --catalog sqlite:///catalog.db",
-        "crosscheck --scenario tests/scenarios/rewrites.toml",
+        "crosscheck --scenario refdelta/conformance/corpus/rewrites.json",
     ),
 )
 @click.argument("table", required=False)
@@ -68,9 +69,9 @@ class CrosscheckFailedError(DeltaError):
 @click.option(
     "--scenario",
     metavar="FILE|DIR",
-    help="Instead of a TABLE: transactions and their order in a TOML file, or all such files of a folder.",
+    help="Instead of a TABLE: the cases of actions in a JSON file, or in all such files of a folder.",
 )
-@click.option("--only", metavar="ID", multiple=True, help="Of the scenarios, this one. May be repeated.")
+@click.option("--only", metavar="ID", multiple=True, help="Of the cases, this one. May be repeated.")
 def run(
     table: str | None,
     as_json: bool,
@@ -95,7 +96,7 @@ def run(
     if scenario is not None:
         if version is not None or predicates or spark_path is not None:
             raise click.UsageError("--version, --where and --spark-path go with a TABLE")
-        _replay(_chosen(read_scenarios(scenario), only), as_json)
+        _replay([case for case in chosen(cases(scenario), only) if case.kind == "actions"], as_json)
     elif table is not None:
         if only:
             raise click.UsageError("--only goes with --scenario")
@@ -156,20 +157,11 @@ def _show_check(check: comparison.ComparisonResult) -> None:
     say(f"{'DIFFERS' if check.problem else 'ok':>9}  {said}")
 
 
-def _chosen(cases: list[ScenarioCase], only: Sequence[str]) -> list[ScenarioCase]:
-    """The cases that were asked for, by the ids of their scenarios or their own."""
-    known = {case.scenario for case in cases} | {case.id for case in cases}
-    for name in only:
-        if name not in known:
-            raise InvalidArgumentError(unknown_name("scenario", name, sorted(known)))
-    return [case for case in cases if not only or {case.scenario, case.id} & {*only}]
-
-
-def _replay(cases: list[ScenarioCase], as_json: bool) -> None:
+def _replay(asked: list[Case], as_json: bool) -> None:
     with StatusLine() as line:
         line.show(_STARTING, force=True)
         with oracle.session(conf=oracle.QUICK) as spark:
-            replayed = replay(spark, cases, lambda done: line.show(f"{done:,} of {counted(len(cases), 'case')}"))
+            replayed = replay(spark, asked, lambda done: line.show(f"{done:,} of {counted(len(asked), 'case')}"))
     if as_json:
         echo_json([_as_json(one) for one in replayed])
     else:
@@ -188,22 +180,22 @@ def _show_replayed(one: Replayed) -> None:
         for name, failure in outcome.failures.items():
             rule = f"rule {failure.rule}: " if failure.rule else ""
             say(f"  {'':<11}    {name}: {rule}{failure.why}")
-    if one.case.then != one.delta_spark.text:
-        say(f"  {'the file':<11}  {one.case.then}")
+    if one.case.delta_spark != one.delta_spark.text:
+        say(f"  {'the file':<11}  {one.case.delta_spark}")
 
 
 def _as_json(one: Replayed) -> dict[str, Any]:
     engines = {"refdelta": one.refdelta, "delta_spark": one.delta_spark}
     return {
-        "scenario": one.case.scenario,
+        "scenario": one.case.name,
         "level": one.case.level,
         "alike": one.alike,
-        "then": one.case.then,
+        "then": one.case.delta_spark,
         **{engine: _outcome(outcome) for engine, outcome in engines.items()},
     }
 
 
-def _outcome(outcome: ScenarioOutcome) -> dict[str, Any]:
+def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
     failures = {
         name: {"error": failure.error, "rule": failure.rule, "why": failure.why}
         for name, failure in outcome.failures.items()

@@ -1,6 +1,6 @@
 """``refdelta crosscheck`` without Spark: what is wrong with a call is said before Java starts.
 
-Tests of cli.crosschecking, crosscheck.comparison, crosscheck.local_copy, crosscheck.scenarios.
+Tests of cli.crosschecking, crosscheck.comparison, crosscheck.local_copy, conformance.cases.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
+from refdelta.conformance.cases import CORPUS, LEVELS, cases
 from refdelta.crosscheck import oracle
 from refdelta.crosscheck.comparison import compare_table
 from refdelta.crosscheck.local_copy import copied
-from refdelta.crosscheck.scenarios import LEVELS, read_scenarios
 
-SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
-TABLE = '[tables.t]\nfiles = ["f0 a=0..9"]\n'
-GOOD = '[[scenario]]\nid = "s"\ntable = "t"\nT = { does = ["remove f0"] }\nW = { does = ["add w"] }\n'
+HEAD = '{"format": 1, "tables": {"t": {"files": ["f0 a=0..9"]}}, "cases": ['
+GOOD = '{"id": "s", "table": "t", "transactions": {"T": {"does": ["remove f0"]}, "W": {"does": ["add w"]}}}'
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +32,7 @@ def scenario(tmp_path):
     """Write a file of scenarios and return its path."""
 
     def write(text):
-        path = tmp_path / "mine.toml"
+        path = tmp_path / "mine.json"
         path.write_text(text)
         return path
 
@@ -41,7 +40,7 @@ def scenario(tmp_path):
 
 
 def test_without_java_it_says_how_to_get_it(fails, table, scenario):
-    for arguments in ((table,), ("--scenario", scenario(TABLE + GOOD))):
+    for arguments in ((table,), ("--scenario", scenario(HEAD + GOOD + "]}"))):
         assert "needs Java 17 and there is no java here; for example: apt-get" in fails("crosscheck", *arguments)
 
 
@@ -49,10 +48,10 @@ def test_without_java_it_says_how_to_get_it(fails, table, scenario):
     ("arguments", "said"),
     [
         ((), "either a TABLE or --scenario"),
-        (("t", "--scenario", "x.toml"), "either a TABLE or --scenario"),
-        (("--scenario", "x.toml", "--where", "a = 1"), "go with a TABLE"),
-        (("--scenario", "x.toml", "--version", "1"), "go with a TABLE"),
-        (("--scenario", "x.toml"), "x.toml: there is no such file"),
+        (("t", "--scenario", "x.json"), "either a TABLE or --scenario"),
+        (("--scenario", "x.json", "--where", "a = 1"), "go with a TABLE"),
+        (("--scenario", "x.json", "--version", "1"), "go with a TABLE"),
+        (("--scenario", "x.json"), "x.json: there is no such file"),
         (("t", "--only", "x"), "goes with --scenario"),
         (("no-such-table",), "no Delta table at"),
     ],
@@ -106,52 +105,66 @@ def test_a_copy_is_the_table_up_to_a_version(fresh_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[scenario]\n", "not readable as TOML"),
-        ("", "has no [[scenario]]"),
-        ("[table]\n", ": table is neither [[scenario]] nor [tables.NAME]"),
-        (GOOD, "scenario s: no table 't' here or in tables.toml"),
-        (TABLE + GOOD.replace('id = "s"\n', ""), "(without id): it has no id"),
-        (TABLE + GOOD + GOOD, "two scenarios have the id s@Serializable"),
-        (TABLE + GOOD + 'levels = ["Snapshot"]\n', "'Snapshot' is not an isolation level"),
-        (TABLE + GOOD + 'order = "begin T, commit T"\n', "does not consist of these steps: begin T, commit T, begin W"),
-        (TABLE + GOOD + 'order = "commit T, begin T, begin W, commit W"\n', "T commits before it begins"),
+        ("[", "not readable as JSON"),
+        ("{}", 'must be an object with "format": 1'),
+        ('{"format": 1}', "has no cases"),
+        ('{"format": 1, "table": {}}', "table is not one of about, cases, format, tables"),
+        (HEAD.replace('"t"', '"u"') + GOOD + "]}", "case s: no table 't' here or in tables.json"),
+        (HEAD + GOOD.replace('"id": "s", ', "") + "]}", "(without id): it has no id"),
+        (HEAD + GOOD + ", " + GOOD + "]}", "two cases have the id s@Serializable"),
+        (HEAD + GOOD.replace('"id"', '"levels": ["Snapshot"], "id"') + "]}", "'Snapshot' is not an isolation level"),
+        (HEAD + GOOD.replace('"id"', '"then": "x", "id"') + "]}", "it has the unknown key then"),
         (
-            TABLE + GOOD.replace("remove f0", "remove f9"),
+            HEAD + GOOD.replace('"id"', '"schedule": ["begin T", "commit T"], "id"') + "]}",
+            "does not consist of these steps: begin T, commit T, begin W",
+        ),
+        (
+            HEAD + GOOD.replace('"id"', '"schedule": ["commit T", "begin T", "begin W", "commit W"], "id"') + "]}",
+            "T commits before it begins",
+        ),
+        (
+            HEAD + GOOD.replace("remove f0", "remove f9") + "]}",
             "the file 'f9' is not in the table, and no transaction adds it",
         ),
-        (TABLE + GOOD.replace("remove f0", "drop f0"), "'drop f0' is not an action of a transaction"),
-        (TABLE + GOOD.replace("add w", "add w b=1"), "'b=1' is not an attribute of a file"),
-        (TABLE + GOOD.replace("add w", "add w a=1"), "scenario s: "),
-        (TABLE + GOOD.replace("does", "dose"), "T is not a transaction"),
-        (TABLE + GOOD.replace("T = {", 'T = { reads = ["z = 1"],'), "T reads: "),
-        (TABLE.replace("files", "fils") + GOOD, "table 't' has the unknown key fils"),
+        (HEAD + GOOD.replace("remove f0", "drop f0") + "]}", "'drop f0' is not an action of a transaction"),
+        (HEAD + GOOD.replace("add w", "add w b=1") + "]}", "'b=1' is not an attribute of a file"),
+        (HEAD + GOOD.replace("add w", "add w a=1") + "]}", "case s: "),
+        (HEAD + GOOD.replace("does", "dose") + "]}", "T is not a transaction"),
+        (HEAD + GOOD.replace('"T": {', '"T": {"reads": ["z = 1"], ') + "]}", "T reads: "),
+        (HEAD.replace("files", "fils") + GOOD + "]}", "its table has the unknown key fils"),
+        (
+            HEAD + GOOD.replace('"does": ["remove f0"]', '"statements": [{"delete": "a = 1"}]') + "]}",
+            "T has no statements, but the table has rows; or the other way round",
+        ),
+        (HEAD + GOOD.replace('"does": ["remove f0"]', '"statements": [{"drop": 1}]') + "]}", "is not a statement"),
     ],
 )
-def test_a_file_that_is_no_scenario_is_told_with_its_name(fails, scenario, text, said):
+def test_a_file_that_has_no_cases_is_told_with_its_name(fails, scenario, text, said):
     path = scenario(text)
     error = fails("crosscheck", "--scenario", path)
     assert str(path) in error
     assert said in error
 
 
-def test_a_scenario_that_is_not_there(fails, scenario):
-    path = scenario(TABLE + GOOD)
-    assert "scenario 'x' does not exist; scenarios: s, " in fails("crosscheck", "--scenario", path, "--only", "x")
+def test_a_case_that_is_not_there(fails, scenario):
+    path = scenario(HEAD + GOOD + "]}")
+    assert "case 'x' does not exist; cases: s, " in fails("crosscheck", "--scenario", path, "--only", "x")
     assert "Java" in fails("crosscheck", "--scenario", path, "--only", "s@Serializable")
 
 
 def test_a_file_of_ones_own_runs_at_both_levels(scenario):
-    cases = read_scenarios(scenario(TABLE + GOOD + 'then = { Serializable = "T ConcurrentAppend" }\n'))
-    assert [(case.id, case.then) for case in cases] == [
+    recorded = GOOD.replace('"id"', '"delta_spark": {"Serializable": "T ConcurrentAppend"}, "id"')
+    found = cases(scenario(HEAD + recorded + "]}"))
+    assert [(case.id, case.delta_spark) for case in found] == [
         ("s@Serializable", "T ConcurrentAppend"),
         ("s@WriteSerializable", "all commit"),
     ]
-    assert tuple(case.level for case in cases) == LEVELS
+    assert tuple(case.level for case in found) == LEVELS
 
 
-def test_one_file_of_the_projects_own_is_read_with_the_tables_beside_it():
-    cases = read_scenarios(SCENARIOS / "rewrites.toml")
-    assert {case.scenario for case in cases} < {case.scenario for case in read_scenarios(SCENARIOS)}
+def test_one_file_of_the_corpus_is_read_with_the_tables_beside_it():
+    found = cases(CORPUS / "rewrites.json")
+    assert {case.name for case in found} < {case.name for case in cases()}
     assert oracle.availability() is not None, "and that without Java"
 
 

@@ -10,7 +10,7 @@ import pytest
 from docs_site.conftest import PRESETS
 from docs_site.histories import Choice, orders, outcomes, play
 from model.engine import Engine
-from model.judge import LEVELS
+from refdelta.conformance.judge import LEVELS
 
 PAIRS = [(one.id, two.id) for one, two in product(outcomes.OPERATIONS, repeat=2)]
 

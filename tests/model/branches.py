@@ -17,10 +17,10 @@ from typing import Any
 from model.cases import Case
 from model.entries import Entries, Wrong, entries_behind
 from model.facts import facts_in, facts_of
-from model.judge import SERIALIZABLE, History, State, Transaction, accepts, play
 from model.layouts import START, Layout
 from model.operations import Values, data_of, in_order, rearrange
 from refdelta import errors
+from refdelta.conformance.judge import SERIALIZABLE, History, State, Transaction, accepts, play
 
 
 @dataclass(eq=False)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
-from model.judge import Effect, Row, State
 from model.operations import APPLICATION, METADATA, Values, in_order, is_data, plus
+from refdelta.conformance.judge import Effect, Row, State
 
 DOMAIN, COLUMN, RULE, FEATURE, PROPERTY = "domain", "column", "rule", "feature", "property"
 

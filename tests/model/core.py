@@ -21,10 +21,10 @@ from model.branches import FAILED, Branches, Committed, Staged, Version
 from model.calls import CLUSTERING, DOMAIN, DOMAINS, Condition, Failed, On, Played, Setting
 from model.cases import BY_HAND, COMPACT, PURGE, REFRESH, SORT, Case, refreshed
 from model.entries import entries_of
-from model.judge import WRITE_SERIALIZABLE, Effect
 from model.layouts import HIDDEN, START, Layout
 from model.operations import METADATA, Values, Where, data_of, delete
 from model.operations import key as key_is
+from refdelta.conformance.judge import WRITE_SERIALIZABLE, Effect
 from refdelta.core.commit import effects
 from refdelta.core.commit.budget import Limits
 from refdelta.core.commit.loop import commit_loop

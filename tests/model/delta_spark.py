@@ -20,12 +20,12 @@ from model.branches import supposed
 from model.cases import ALL, Case
 from model.engine import Engine
 from model.exhaustive import pairs
-from model.judge import LEVELS, accepts
 from model.layouts import LAYOUTS, Layout
+from refdelta.conformance.cases import CaseTransaction
+from refdelta.conformance.core_transactions import SparkTransaction
+from refdelta.conformance.judge import LEVELS, accepts
 from refdelta.core.log.paths import commit_key
 from refdelta.crosscheck import oracle
-from refdelta.crosscheck.scenario_transactions import SparkTransaction
-from refdelta.crosscheck.scenarios import ScenarioTransaction
 
 ANSWERS = Path(__file__).with_suffix(".toml")
 
@@ -99,7 +99,7 @@ def _answer(spark: Any, path: Path, pair: Pair) -> str:
     *seen, won = pair.log
     for version, data in enumerate(seen):
         (path / commit_key(version)).write_bytes(data)
-    transaction = SparkTransaction(spark, path, ScenarioTransaction("second", _reads(pair.second), ()), first=False)
+    transaction = SparkTransaction(spark, path, CaseTransaction("second", _reads(pair.second), ()), first=False)
     (path / commit_key(len(seen))).write_bytes(won)
     failure = transaction.commit(pair.actions)
     return LETTERS[failure and failure.error]

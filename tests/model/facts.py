@@ -8,7 +8,7 @@ from typing import Any
 
 from model.calls import CLUSTERING, COLUMN, DOMAIN, DOMAINS, FEATURE, PROPERTY, PROTECTION, RULE, TIMES
 from model.entries import Wrong
-from model.judge import State
+from refdelta.conformance.judge import State
 
 Fact = tuple[str, ...]
 

@@ -30,9 +30,9 @@ from model.cases import (
 )
 from model.core import Core, File, inline
 from model.entries import entries_behind
-from model.judge import Effect, History, Row, Transaction, apply
 from model.layouts import CREATED
 from model.operations import insert, is_data
+from refdelta.conformance.judge import Effect, History, Row, Transaction, apply
 from refdelta.core.log.actions import AnyAction, CommitInfo, Remove
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.rows.deletes import tombstone

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from model.judge import State, Transaction, apply
 from model.operations import Statement
+from refdelta.conformance.judge import State, Transaction, apply
 
 
 def interleavings(count: int) -> Iterator[tuple[int, ...]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from model.calls import CLUSTERING, COLUMN, DOMAIN, DOMAINS, FEATURE
-from model.judge import Row, State
 from model.operations import METADATA, Values, metadata, rows
+from refdelta.conformance.judge import Row, State
 
 HIDDEN = (9, 0)
 """A row of version 0 that version 1 deletes, at which all histories begin. It is the first one of its file: with a

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from model.judge import Effect, Row, State
+from refdelta.conformance.judge import Effect, Row, State
 
 Values = tuple[int | None, int | None]
 Where = Callable[[int | None, int | None], bool]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from model.branches import Staged, Version
 from model.engine import Engine
-from model.judge import SERIALIZABLE
+from refdelta.conformance.judge import SERIALIZABLE
 
 
 def accepts(engine: Engine, version: Version, staged: Staged) -> bool:

@@ -13,7 +13,6 @@ from model.cases import ALL, BASIC, CYCLE, Case
 from model.core import Core
 from model.engine import Engine
 from model.exhaustive import explore, pairs
-from model.judge import LEVELS, WRITE_SERIALIZABLE, accepts
 from model.layouts import (
     FILES,
     LAYOUTS,
@@ -27,6 +26,7 @@ from model.layouts import (
     TRACKING,
     Layout,
 )
+from refdelta.conformance.judge import LEVELS, WRITE_SERIALIZABLE, accepts
 
 NOTES = Path(__file__).resolve().parents[2] / "spec_notes" / "precision.md"
 

@@ -18,10 +18,21 @@ from model.cases import Case
 from model.core import Core, _Staging
 from model.entries import Wrong
 from model.exhaustive import Tally, shapes
-from model.judge import LEVELS, SERIALIZABLE, Effect, History, Operation, Row, State, Transaction, accepts, apply
 from model.layouts import Layout
 from model.operations import data_of
 from refdelta import errors
+from refdelta.conformance.judge import (
+    LEVELS,
+    SERIALIZABLE,
+    Effect,
+    History,
+    Operation,
+    Row,
+    State,
+    Transaction,
+    accepts,
+    apply,
+)
 from refdelta.core.commit import effects
 from refdelta.core.commit.loop import commit_loop
 from refdelta.core.commit.together import Together, TryTogether, commit_together, with_group

@@ -9,9 +9,9 @@ from catalog.contract import leave_unpublished
 from model import tables
 from model.cases import MORE
 from model.exhaustive import explore
-from model.judge import SERIALIZABLE, WRITE_SERIALIZABLE
 from model.layouts import PARTITIONED, PLAIN, ROWS
 from model.on_catalog import OnCatalog
+from refdelta.conformance.judge import SERIALIZABLE, WRITE_SERIALIZABLE
 
 
 @pytest.mark.tier("test")

@@ -26,7 +26,6 @@ from model.core import Core
 from model.engine import Engine
 from model.entries import Wrong
 from model.exhaustive import explore, pairs, shapes
-from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from model.layouts import (
     FILES,
     LAYOUTS,
@@ -39,6 +38,7 @@ from model.layouts import (
     Layout,
     each,
 )
+from refdelta.conformance.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from refdelta.core.commit import member
 from refdelta.core.conflicts import state
 from refdelta.core.rows import file_state, rebase, touched

@@ -20,8 +20,8 @@ from model.cases import ABSENT, ALL, BASIC, COPY_0_1, CYCLE, DELETE_0, DELETE_K2
 from model.entries import Wrong
 from model.exhaustive import shapes
 from model.foreign import WithForeign, all_foreign
-from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from model.layouts import FILES, PARTITIONED_ROWS, PLAIN, ROWS, TRACKED, each
+from refdelta.conformance.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from refdelta.core.log import claims, footprint
 from refdelta.core.log.footprint import Footprint
 from refdelta.core.rows import touched

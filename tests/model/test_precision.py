@@ -13,10 +13,10 @@ from model.branches import Refusal
 from model.cases import ALL, MORE
 from model.core import Core
 from model.exhaustive import pairs
-from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, apply
 from model.layouts import FILES, LAYOUTS, PARTITIONED_ROWS, ROWS, START, TRACKED
 from model.precision import NOTES, SECTIONS, measure, report, whole
 from refdelta import RowBudget
+from refdelta.conformance.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, apply
 from refdelta.core.commit.budget import Limits
 from refdelta.core.log.footprint import Footprint
 

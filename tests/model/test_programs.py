@@ -23,9 +23,9 @@ from model.core import Core
 from model.engine import Engine
 from model.entries import Wrong
 from model.exhaustive import explore, pairs
-from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from model.layouts import CLUSTERED, CLUSTERED_TRACKED, WIDE, WIDE_PARTITIONED, WIDE_ROWS, WIDER, Layout, each
 from model.program_cases import STATEMENTS, named, of_rows_and_domains, programs
+from refdelta.conformance.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from refdelta.core.commit import member
 from refdelta.core.commit.member import Member
 from refdelta.core.conflicts import precedence, rules

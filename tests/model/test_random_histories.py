@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from model import tables
 from model.branches import Refusal
 from model.cases import BY_HAND, MORE, values_of
-from model.judge import LEVELS, SERIALIZABLE
 from model.layouts import LAYOUTS, TRACKING, WIDER
 from model.operations import data_of
 from model.program_cases import STATEMENTS, of_rows_and_domains, programs
+from refdelta.conformance.judge import LEVELS, SERIALIZABLE
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.scan.scan import plan_scan
 from tiers import examples

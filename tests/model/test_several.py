@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from model.branches import Refusal
 from model.entries import Wrong
-from model.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from model.layouts import PARTITIONED, PLAIN, ROWS
 from model.several import Rules, Several
 from model.several_cases import DOUBLE, SINGLE, random_program
+from refdelta.conformance.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE
 from tiers import examples
 
 MIXED = (SERIALIZABLE, WRITE_SERIALIZABLE)

@@ -26,24 +26,26 @@ from refdelta.crosscheck.row_comparison import compare_rows
 pytestmark = pytest.mark.spark
 
 DATA = pa.table({"p": ["a:1", "b", None], "n": pa.array([1, 2, 3], pa.int32()), "x": [1.5, -0.0, math.nan]})
-SCENARIOS = """
-[tables.parts]
-partition_by = ["p"]
-files = ["f0 p=0 a=0..9", "f1 p=1 a=10..19"]
-
-[[scenario]]
-id = "both refuse"
-levels = ["WriteSerializable"]
-T = { reads = ["p = 0"], does = ["remove f0"] }
-W = { reads = ["p = 0"], does = ["remove f0"] }
-then = "T ConcurrentDeleteRead"
-
-[[scenario]]
-id = "only delta-spark commits"
-levels = ["Serializable"]
-T = { does = ["remove f0", "add t p=0 a=0..9"] }
-W = { does = ["add w p=0 a=0..9"] }
-"""
+CASES = {
+    "format": 1,
+    "tables": {"parts": {"partition_by": ["p"], "files": ["f0 p=0 a=0..9", "f1 p=1 a=10..19"]}},
+    "cases": [
+        {
+            "id": "both refuse",
+            "levels": ["WriteSerializable"],
+            "transactions": {
+                "T": {"reads": ["p = 0"], "does": ["remove f0"]},
+                "W": {"reads": ["p = 0"], "does": ["remove f0"]},
+            },
+            "delta_spark": "T ConcurrentDeleteRead",
+        },
+        {
+            "id": "only delta-spark commits",
+            "levels": ["Serializable"],
+            "transactions": {"T": {"does": ["remove f0", "add t p=0 a=0..9"]}, "W": {"does": ["add w p=0 a=0..9"]}},
+        },
+    ],
+}
 
 
 def problems(spark, table, **arguments):
@@ -209,8 +211,8 @@ def test_the_command_ends_with_1_where_the_two_differ(cli, written, tmp_path):
 
 
 def test_scenarios_side_by_side_with_the_rule_that_decided(cli, tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(SCENARIOS)
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(CASES))
     status, out, err = cli("--scenario", path, "--only", "both refuse")
     assert (status, err) == (0, "")
     assert out.startswith("both refuse@WriteSerializable: alike\n  refdelta     T ConcurrentDeleteRead\n")

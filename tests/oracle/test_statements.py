@@ -1,6 +1,8 @@
 """The log entries of statements: the same as delta-spark's, or a row of the register has the difference.
 
 The rows are in ``spec_notes/divergences.md``, section "Statements", and are held to what happens both ways.
+
+Tests of api.statements.
 """
 
 from __future__ import annotations

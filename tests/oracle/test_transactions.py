@@ -1,9 +1,9 @@
-"""The scenarios of ``tests/scenarios`` on delta-spark's optimistic transactions and on refdelta's commit core.
+"""The cases of actions of the corpus on delta-spark's optimistic transactions and on refdelta's commit core.
 
-``then`` in a scenario's file is what delta-spark does; refdelta does the same, or a row of
+``delta_spark`` of a case is what delta-spark does; refdelta does the same, or a row of
 ``spec_notes/divergences.md`` says what it does and why. The register is held to what happens both ways.
 
-Tests of crosscheck.replay.
+Tests of conformance.replay.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from refdelta import errors
-from refdelta.crosscheck.replay import on_refdelta, on_spark
-from refdelta.crosscheck.scenarios import ALL_COMMIT, LEVELS, ScenarioCase, read_scenarios
+from refdelta.conformance.cases import ALL_COMMIT, LEVELS, Case, cases
+from refdelta.conformance.replay import on_refdelta, on_spark
 
-CASES = read_scenarios(Path(__file__).resolve().parents[1] / "scenarios")
+CASES = [case for case in cases() if case.kind == "actions"]
 REGISTER = Path(__file__).resolve().parents[2] / "spec_notes" / "divergences.md"
 STANCES = {"stricter", "more lenient", "other exception"}
 
@@ -45,22 +45,22 @@ def failures(outcome: str) -> dict[str, str]:
 
 
 def test_there_are_scenarios_enough_and_each_says_what_happens():
-    assert len({case.scenario for case in CASES}) >= 80
+    assert len({case.name for case in CASES}) >= 80
     for case in CASES:
         assert case.level in {*LEVELS, "default"}, case.id
-        for error in failures(case.then).values():
+        for error in failures(case.delta_spark).values():
             assert issubclass(getattr(errors, f"{error}Exception"), errors.ConcurrentModificationError), case.id
 
 
 @pytest.mark.sample(check=60)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_refdelta_does_what_delta_spark_does_or_the_register_says_otherwise(case: ScenarioCase, tmp_path):
+def test_refdelta_does_what_delta_spark_does_or_the_register_says_otherwise(case: Case, tmp_path):
     outcome = on_refdelta(case, tmp_path / "t").text
     if case.id in DIVERGENCES:
         theirs, ours, _, _ = DIVERGENCES[case.id]
-        assert (case.then, outcome) == (theirs, ours)
+        assert (case.delta_spark, outcome) == (theirs, ours)
     else:
-        assert outcome == case.then
+        assert outcome == case.delta_spark
 
 
 def test_the_register_lists_differences_only_and_calls_them_by_their_name():
@@ -82,7 +82,7 @@ def test_delta_spark_does_what_the_scenarios_say(quick_spark, fresh_path):
         theirs = list(pool.map(lambda case: on_spark(quick_spark, case, fresh_path()), CASES))
 
     said = {case.id: outcome.text for case, outcome in zip(CASES, theirs, strict=True)}
-    assert said == {case.id: case.then for case in CASES}
+    assert said == {case.id: case.delta_spark for case in CASES}
     for case, outcome in zip(CASES, theirs, strict=True):
         ours = on_refdelta(case, fresh_path())
         # refdelta reads no file that delta-spark's pruning spares; and where both agree, they leave the same table.

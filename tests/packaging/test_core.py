@@ -1,6 +1,6 @@
 """The core stands alone: what it loads, how much it is, what its document says of it, and an engine built on it.
 
-Tests of crosscheck.scenario_transactions.
+Tests of conformance.core_transactions.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import get_args
 import pytest
 
 from by_path import generator, loaded
+from refdelta.conformance.cases import Case, cases
+from refdelta.conformance.core_transactions import CoreTransaction
+from refdelta.conformance.replay import play
 from refdelta.core.commit import effects
-from refdelta.crosscheck.replay import play
-from refdelta.crosscheck.scenario_transactions import CoreTransaction
-from refdelta.crosscheck.scenarios import ScenarioCase, read_scenarios
 from refdelta.errors import ConcurrentModificationError
 
 ROOT = Path(__file__).parents[2]
@@ -184,12 +184,12 @@ class OnExample(CoreTransaction):
         return effects.Relocations({})
 
 
-SCENARIOS = read_scenarios(ROOT / "tests" / "scenarios")
+CASES = [case for case in cases() if case.kind == "actions"]
 
 
 @pytest.mark.sample(check=12)
-@pytest.mark.parametrize("case", SCENARIOS, ids=lambda case: case.id)
-def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: ScenarioCase):
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: Case):
     def verdict(outcome):
         return {name: (failure.error, failure.rule) for name, failure in outcome.failures.items()}, outcome.files
 

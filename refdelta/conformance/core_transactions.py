@@ -1,4 +1,4 @@
-"""The transactions of a scenario: on refdelta's commit core, and on delta-spark."""
+"""The transactions of a case of actions: on refdelta's commit core, and on delta-spark."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from refdelta._version import __version__
 from refdelta.arrow.schema import to_arrow
+from refdelta.conformance.cases import Case, CaseTransaction, Failure
 from refdelta.core.commit.transaction import PreparedCommit
 from refdelta.core.conflicts.isolation import level_of
 from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
@@ -23,7 +24,6 @@ from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
 from refdelta.core.rows.sets import ALL
 from refdelta.crosscheck import oracle
-from refdelta.crosscheck.scenarios import Failure, ScenarioCase, ScenarioTransaction
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
@@ -42,10 +42,10 @@ class CoreTransaction:
 
     On a table with deletion vectors its removes are row deletes: of the rows that the new vector of the same path
     deletes and the old one does not, or of all rows of a file that is not added again. Files that are only rewritten
-    are a group with the relocation of all rows, unless the scenario says that it is not recorded.
+    are a group with the relocation of all rows, unless the case says that it is not recorded.
     """
 
-    def __init__(self, case: ScenarioCase, path: Path, transaction: ScenarioTransaction) -> None:
+    def __init__(self, case: Case, path: Path, transaction: CaseTransaction) -> None:
         self.case, self.path, self.transaction = case, path, transaction
         self.store = LocalStore(path, fsync=False)
         self.snapshot = load_snapshot(self.store) if any((path / "_delta_log").iterdir()) else None
@@ -63,7 +63,7 @@ class CoreTransaction:
         """The snapshot that it reads. Raises ``InvalidArgumentError`` if there is no table yet."""
         if self.snapshot is None:
             raise InvalidArgumentError(
-                f"{self.case.scenario}: {self.transaction.name} reads a table that does not exist yet"
+                f"{self.case.name}: {self.transaction.name} reads a table that does not exist yet"
             )
         return self.snapshot
 
@@ -171,7 +171,7 @@ class CoreTransaction:
             room, places = len(self.case.rows(add.path)), []
             while room:
                 if not left:
-                    raise InvalidArgumentError(f"{self.case.scenario}: {add.path} has more rows than its inputs")
+                    raise InvalidArgumentError(f"{self.case.name}: {add.path} has more rows than its inputs")
                 each, start, rows = left[0]
                 taken = min(room, rows)
                 places.append(CopiedRows(each.add.path, each.add.deletion_vector, start, taken))
@@ -179,7 +179,7 @@ class CoreTransaction:
                 left[:1] = [(each, start + taken, rows - taken)] if taken < rows else []
             outputs.append(Output(add, () if permuted else tuple(places)))
         if left:
-            raise InvalidArgumentError(f"{self.case.scenario}: {len(left)} inputs have rows that are in no output")
+            raise InvalidArgumentError(f"{self.case.name}: {len(left)} inputs have rows that are in no output")
         return Group(inputs, tuple(outputs), permuted)
 
     def _read_table(self) -> ReadTable:
@@ -192,7 +192,7 @@ class CoreTransaction:
 
 
 def short(name: str) -> str:
-    """The name of an exception as scenarios write it."""
+    """The name of an exception as cases write it."""
     return name.removesuffix("Exception")
 
 
@@ -205,11 +205,11 @@ class SparkTransaction:
     Args:
         spark: the session.
         path: the table.
-        transaction: the transaction of the scenario.
+        transaction: the transaction of the case.
         first: whether it is the first to commit. It meets no winner then, so only that it reads matters.
     """
 
-    def __init__(self, spark: Any, path: Path, transaction: ScenarioTransaction, *, first: bool) -> None:
+    def __init__(self, spark: Any, path: Path, transaction: CaseTransaction, *, first: bool) -> None:
         self.spark, self.delta = spark, spark._jvm.org.apache.spark.sql.delta  # noqa: SLF001
         self.path = path
         log = self.delta.DeltaLog.forTable(spark._jsparkSession, str(path))  # noqa: SLF001

@@ -1,45 +1,24 @@
-"""Scenarios: a table, two or more transactions, the order in which they begin and commit, and the expected outcome.
+"""The corpus: cases of concurrent transactions, as JSON files that any engine can be held to.
 
-They are written in TOML files, in a small language for both engines. A transaction::
+A case is a table, two or more transactions, the order in which they begin and commit, and the outcomes that are right.
+``docs/conformance.md`` describes the format and ``corpus/schema.json`` is its schema. There are two kinds of cases:
 
-    [[scenario]]
-    id = "delete-same-partition-append"
-    T = { reads = ["p = 0", "app stream"], does = ["remove f0", "add t p=0 a=0..9", "txn stream 1"] }
-    W = { does = ["add w p=0 a=0..9"] }
-    then = { Serializable = "T ConcurrentAppend" }
-
-reads at its beginning, and commits the actions of ``does``. ``reads`` has predicates, ``everything``, or ``app`` and
-an application id. ``does`` has
-
-* ``add NAME [p=..] [q=..] [a=LOW..HIGH] [rows=N] [vector=ROWS] [moved|sorted|unrecorded]``: a file, of ten rows by
-  default; ``a`` gives it statistics, and its rows are evenly spread between the two; ``vector`` deletes rows, such as
-  ``0-2,7``; ``moved`` sets ``dataChange=false``, as do ``sorted``, if rows changed their order, and ``unrecorded``,
-  if the commit does not record the relocation of rows;
-* ``remove NAME [moved]``: a file of the table, or one that an earlier transaction of the scenario added;
-* ``txn APP VERSION``, ``domain NAME TEXT``;
-* ``property [KEY=VALUE]``, ``column NAME``: a metaData action; ``protocol READER WRITER [FEATURE]``; ``create``.
-
-Without ``order``, W is the winner: both begin, W commits, T commits. ``levels`` are the values of the table's property
-``delta.isolationLevel`` with which the scenario runs, by default both; ``default`` is a table without it. ``then`` is
-the outcome in delta-spark, for each level: the transactions that fail, with their errors; the others commit.
-
-``table`` names the table at the beginning, by default ``parts``: ``[tables.NAME]`` of the same file, or ``[NAME]``
-of the file ``tables.toml`` beside it. Its columns are p long, q string, a long; it says ``partition_by``, ``files`` (as
-``add`` has them), ``properties``, ``reader_features``, ``writer_features``, ``applications`` (their last versions) and
-``identity`` (a column). One without ``files`` does not exist yet.
+* Of **statements**: the table has rows, and a transaction has statements (:mod:`~refdelta.conformance.statements`).
+* Of **actions**: the table has files, and a transaction reads by predicates and commits actions of the log. There are
+  no data files, so engines that check conflicts by the log alone can run them.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from pyroaring import BitMap64
 
+from refdelta.conformance.statements import Statement, parse_statement
 from refdelta.core.rows.deletion_vector import encode_inline, serialize_bitmap
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
 from refdelta.expressions.sql import parse_predicate
@@ -47,14 +26,22 @@ from refdelta.schema import Schema
 
 LEVELS: Final = ("Serializable", "WriteSerializable")
 ALL_COMMIT: Final = "all commit"
-TABLES: Final = "tables.toml"
-_ORDER = "begin T, begin W, commit W, commit T"
+TABLES: Final = "tables.json"
+SCHEMA: Final = "schema.json"
+CORPUS: Final = Path(__file__).with_name("corpus")
+FORMAT: Final = 1
+"""The version of the format of corpus files."""
+_SCHEDULE = ("begin T", "begin W", "commit W", "commit T")
 _COLUMNS = {"p": "long", "q": "string", "a": "long"}
 _REARRANGED = {"moved", "sorted", "unrecorded"}
 _OF_A_FILE = {"p", "q", "a", "rows", "vector"}
-_OF_A_SCENARIO = {"id", "about", "table", "levels", "order", "then"}
+_OF_A_FILE_OF_CASES = {"format", "about", "tables", "cases"}
+_OF_A_CASE = {
+    "id", "about", "clause", "table", "levels", "transactions", "schedule", "cannot_conflict", "delta_spark",
+    "expected",
+}  # fmt: skip
 _OF_A_TABLE = {
-    "partition_by", "files", "properties", "reader_features", "writer_features", "applications", "identity"
+    "partition_by", "files", "rows", "properties", "reader_features", "writer_features", "applications", "identity"
 }  # fmt: skip
 
 Action = dict[str, dict[str, Any]]
@@ -62,12 +49,20 @@ Action = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class ScenarioTransaction:
-    """The reads and the actions of one transaction, in the language of scenarios."""
+class CaseTransaction:
+    """One transaction of a case.
+
+    Attributes:
+        name: its name, such as ``T``.
+        reads: predicates, ``everything``, or ``app`` and an application id.
+        does: actions in short form, such as ``add t p=0 a=0..9``.
+        statements: of a case of statements, what it executes, in order.
+    """
 
     name: str
-    reads: tuple[str, ...]
-    does: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    does: tuple[str, ...] = ()
+    statements: tuple[Statement, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,9 +70,9 @@ class Failure:
     """The failure of a transaction.
 
     Attributes:
-        error: the name of the exception without ``Exception``, as in ``then``.
+        error: the name of the exception without ``Exception``, as in ``delta_spark`` of a case.
         why: the message of the engine, on one line.
-        rule: the rule of refdelta that decided (``refdelta conflicts`` explains them); None in delta-spark.
+        rule: the rule of refdelta that decided (``refdelta conflicts`` explains them); None in other engines.
     """
 
     error: str
@@ -86,29 +81,49 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class ScenarioCase:
-    """A scenario at one isolation level.
+class Case:
+    """A case at one isolation level.
 
     Attributes:
-        scenario: the id of the scenario.
-        level: the property of the table; ``default`` if the table does not have it.
+        name: the id of the case in its file.
+        group: the name of its file, without the ending.
+        level: the property ``delta.isolationLevel`` of the table; ``default`` if the table does not have it.
         table: the description of the table.
         transactions: the transactions by name.
         steps: pairs such as ``("begin", "T")``.
-        then: the outcome in delta-spark.
+        delta_spark: the recorded outcome in delta-spark's conflict checker; None if it was not asked.
+        about: what the case shows; may be empty.
+        clause: the sentence of the documentation, or the clause of the contract; may be empty.
+        expected: the outcomes that are right, as the file has them.
+        cannot_conflict: True if the documentation promises that all transactions commit.
     """
 
-    scenario: str
+    name: str
+    group: str
     level: str
     table: dict[str, Any]
-    transactions: dict[str, ScenarioTransaction]
+    transactions: dict[str, CaseTransaction]
     steps: tuple[tuple[str, str], ...]
-    then: str
+    delta_spark: str | None = None
+    about: str = ""
+    clause: str = ""
+    expected: dict[str, Any] = field(default_factory=dict)
+    cannot_conflict: bool = False
 
     @property
     def id(self) -> str:
-        """``SCENARIO@LEVEL``."""
-        return f"{self.scenario}@{self.level}"
+        """``NAME@LEVEL``."""
+        return f"{self.name}@{self.level}"
+
+    @property
+    def kind(self) -> str:
+        """``statements`` or ``actions``."""
+        return "statements" if "rows" in self.table else "actions"
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """The names of the transactions, in the order of their commits."""
+        return tuple(name for verb, name in self.steps if verb == "commit")
 
     # --- the table ---
 
@@ -256,105 +271,136 @@ def _txn(app: str, version: int) -> Action:
     return {"txn": {"appId": app, "version": version, "lastUpdated": 1}}
 
 
-def read_scenarios(path: str | Path) -> list[ScenarioCase]:
-    """Read the scenarios of a file, or of the files of a folder, each at all of its levels.
+def cases(path: str | Path = CORPUS) -> list[Case]:
+    """Read the cases of the corpus, or of a file or folder of one's own, each at all of its levels.
 
     Args:
-        path: a TOML file as described at the top of this module, or a folder of such files.
+        path: a JSON file as described in ``docs/conformance.md``, or a folder of such files; by default the corpus.
 
     Returns:
         The cases, in the order of the files.
 
     Raises:
         DataFileNotFoundError: there is no such file.
-        DataFileError: the file cannot be read, or is not TOML.
-        InvalidArgumentError: a scenario is invalid; the message names the file and the scenario.
+        DataFileError: the file cannot be read, or is not JSON.
+        InvalidArgumentError: a case is invalid; the message names the file and the case.
+
+    Example:
+        >>> from refdelta.conformance import cases
+        >>> case = next(case for case in cases() if case.name == "lost-update")
+        >>> case.commits
+        ('W', 'T')
     """
     path = Path(path)
-    files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-    found = [case for file in files for case in _read_file(file)]
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    found = [case for file in files if file.name != SCHEMA for case in _read_file(file)]
     if not found:
-        raise InvalidArgumentError(f"{path} has no [[scenario]]")
-    twice = [case.id for place, case in enumerate(found) if case.id in {other.id for other in found[:place]}]
-    if twice:
-        raise InvalidArgumentError(f"{path}: two scenarios have the id {twice[0]}")
+        raise InvalidArgumentError(f"{path} has no cases")
+    seen: set[str] = set()
+    for case in found:
+        if case.id in seen:
+            raise InvalidArgumentError(f"{path}: two cases have the id {case.id}")
+        seen.add(case.id)
     return found
 
 
-def _read_file(file: Path) -> list[ScenarioCase]:
-    document = _toml(file)
-    beside = file.with_name(TABLES)
-    if file == beside:
+def _read_file(file: Path) -> list[Case]:
+    document = _json(file)
+    if file.name == TABLES:
         return []
-    if unknown := document.keys() - {"scenario", "tables"}:
-        raise InvalidArgumentError(f"{file}: {min(unknown)} is neither [[scenario]] nor [tables.NAME]")
-    tables = {**(_toml(beside) if beside.exists() else {}), **document.get("tables", {})}
-    cases = []
-    for described in document.get("scenario", []):
+    beside = file.with_name(TABLES)
+    tables = {**(_json(beside).get("tables", {}) if beside.exists() else {}), **document.get("tables", {})}
+    found = []
+    for described in document.get("cases", []):
         try:
-            some = _levels(described, tables)
+            some = _levels(described, tables, file.stem)
             for case in some:
                 _check(case)
         except (InvalidArgumentError, ValueError, TypeError, AttributeError) as error:
-            raise InvalidArgumentError(f"{file}, scenario {described.get('id', '(without id)')}: {error}") from error
-        cases += some
-    return cases
+            name = described.get("id", "(without id)") if isinstance(described, dict) else "(no object)"
+            raise InvalidArgumentError(f"{file}, case {name}: {error}") from error
+        found += some
+    return found
 
 
-def _toml(file: Path) -> dict[str, Any]:
+def _json(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text())
+        document = msgspec.json.decode(file.read_bytes())
     except FileNotFoundError:
         raise DataFileNotFoundError("there is no such file", file=str(file)) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DataFileError(f"not readable as TOML: {error}", file=str(file)) from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise DataFileError(f"not readable as JSON: {error}", file=str(file)) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InvalidArgumentError(f'{file}: it must be an object with "format": {FORMAT}')
+    if unknown := document.keys() - _OF_A_FILE_OF_CASES:
+        raise InvalidArgumentError(f"{file}: {min(unknown)} is not one of {', '.join(sorted(_OF_A_FILE_OF_CASES))}")
+    return document
 
 
-def _levels(described: dict[str, Any], tables: dict[str, Any]) -> list[ScenarioCase]:
+def _levels(described: dict[str, Any], tables: dict[str, Any], group: str) -> list[Case]:
     if "id" not in described:
         raise InvalidArgumentError("it has no id")
-    transactions = {name: _transaction(name, body) for name, body in described.items() if name not in _OF_A_SCENARIO}
+    if unknown := described.keys() - _OF_A_CASE:
+        raise InvalidArgumentError(f"it has the unknown key {min(unknown)}")
     table, levels = described.get("table", "parts"), described.get("levels", LEVELS)
-    if table not in tables:
+    if isinstance(table, str) and table not in tables:
         raise InvalidArgumentError(f"no table {table!r} here or in {TABLES} beside it")
-    if unknown := tables[table].keys() - _OF_A_TABLE:
-        raise InvalidArgumentError(f"table {table!r} has the unknown key {min(unknown)}")
+    begins = tables[table] if isinstance(table, str) else table
+    if unknown := begins.keys() - _OF_A_TABLE:
+        raise InvalidArgumentError(f"its table has the unknown key {min(unknown)}")
     if unknown := set(levels) - {*LEVELS, "default"}:
         raise InvalidArgumentError(f"{min(unknown)!r} is not an isolation level")
-    then = described.get("then", ALL_COMMIT)
+    transactions = {name: _transaction(name, body) for name, body in described.get("transactions", {}).items()}
+    steps = _steps(described.get("schedule", _SCHEDULE), transactions)
+    recorded = described.get("delta_spark")
     return [
-        ScenarioCase(
-            scenario=described["id"],
+        Case(
+            name=described["id"],
+            group=group,
             level=level,
-            table=tables[table],
+            table=begins,
             transactions=transactions,
-            steps=_steps(described.get("order", _ORDER), transactions),
-            then=then.get(level, ALL_COMMIT) if isinstance(then, dict) else then,
+            steps=steps,
+            delta_spark=recorded.get(level, ALL_COMMIT) if isinstance(recorded, dict) else recorded,
+            about=described.get("about", ""),
+            clause=described.get("clause", ""),
+            expected=described.get("expected", {}).get(level, {}),
+            cannot_conflict=level in described.get("cannot_conflict", ()),
         )
         for level in levels
     ]
 
 
-def _transaction(name: str, body: Any) -> ScenarioTransaction:
-    if not isinstance(body, dict) or body.keys() - {"reads", "does"} or "does" not in body:
-        raise InvalidArgumentError(f"{name} is not a transaction: it must be {{ reads = [...], does = [...] }}")
-    return ScenarioTransaction(name, tuple(body.get("reads", ())), tuple(body["does"]))
+def _transaction(name: str, body: Any) -> CaseTransaction:
+    keys = body.keys() if isinstance(body, dict) else set()
+    if keys == {"statements"}:
+        return CaseTransaction(name, statements=tuple(map(parse_statement, body["statements"])))
+    if "does" not in keys or keys - {"reads", "does"}:
+        raise InvalidArgumentError(
+            f'{name} is not a transaction: it must be {{"statements": [...]}} or {{"reads": [...], "does": [...]}}'
+        )
+    return CaseTransaction(name, tuple(body.get("reads", ())), tuple(body["does"]))
 
 
-def _steps(order: str, transactions: dict[str, ScenarioTransaction]) -> tuple[tuple[str, str], ...]:
-    steps = [tuple(step.split()) for step in order.split(",")]
+def _steps(schedule: Sequence[str], transactions: dict[str, CaseTransaction]) -> tuple[tuple[str, str], ...]:
+    steps = [tuple(step.split()) for step in schedule]
     wanted = [(verb, name) for name in transactions for verb in ("begin", "commit")]
     if sorted(steps) != sorted(wanted):
         named = ", ".join(" ".join(step) for step in wanted)
-        raise InvalidArgumentError(f"the order {order!r} does not consist of these steps: {named}")
+        raise InvalidArgumentError(f"its schedule does not consist of these steps: {named}")
     for name in transactions:
         if steps.index(("begin", name)) > steps.index(("commit", name)):
             raise InvalidArgumentError(f"{name} commits before it begins")
     return tuple((verb, name) for verb, name in steps)
 
 
-def _check(case: ScenarioCase) -> None:
+def _check(case: Case) -> None:
     """Raise an error for a case that no engine can run."""
+    for name, transaction in case.transactions.items():
+        if bool(transaction.statements) != (case.kind == "statements"):
+            raise InvalidArgumentError(f"{name} has no statements, but the table has rows; or the other way round")
+    if case.kind == "statements":
+        return
     begun = case.beginning()
     schema = Schema.from_json(begun[1]["metaData"]["schemaString"]).struct
     for name, transaction in case.transactions.items():

@@ -1,0 +1,121 @@
+"""``refdelta conformance``: the cases of the conformance suite on an engine."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from refdelta.cli.group import app
+from refdelta.cli.render import echo_json, say
+from refdelta.conformance import Case, Result, cases, engines, run
+from refdelta.conformance.programs import draw, smaller, written
+from refdelta.conformance.runner import ERROR, STATUSES, WRONG, counts, junit
+from refdelta.errors import DeltaError, InvalidArgumentError, unknown_name
+from refdelta.status_line import StatusLine
+from refdelta.wording import counted
+
+
+class ConformanceFailedError(DeltaError):
+    """An engine left rows that no serial order explains."""
+
+
+def chosen(known: list[Case], only: tuple[str, ...]) -> list[Case]:
+    """The cases that were asked for, by their names or their ids.
+
+    Raises:
+        InvalidArgumentError: one does not exist.
+    """
+    names = {case.name for case in known} | {case.id for case in known}
+    for name in only:
+        if name not in names:
+            raise InvalidArgumentError(unknown_name("case", name, sorted(names)))
+    return [case for case in known if not only or {case.name, case.id} & {*only}]
+
+
+@app.command(
+    "conformance",
+    examples=(
+        "conformance --engine deltalake",
+        "conformance --engine refdelta --case lost-update",
+        "conformance --engine refdelta-files --random --seeds 0-99",
+    ),
+)
+@click.option("--engine", "name", required=True, metavar="NAME", help=f"One of {', '.join(engines.OWN)}, or another.")
+@click.option("--case", "only", metavar="ID", multiple=True, help="This case, at all or one of its levels. Repeatable.")
+@click.option("--corpus", metavar="FILE|DIR", help="Other cases than the corpus: a file, or a folder.")
+@click.option("--random", "drawn", is_flag=True, help="Random cases of statements.")
+@click.option("--seeds", metavar="A-B", default="0-99", show_default=True, help="Of random cases, which.")
+@click.option("--write", metavar="FILE", help="Of random cases, write the smallest wrong ones as cases to this file.")
+@click.option("--junit", "report", metavar="FILE", help="Write the results as JUnit's XML.")
+@click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+def conformance(
+    name: str,
+    only: tuple[str, ...],
+    corpus: str | None,
+    drawn: bool,
+    seeds: str,
+    write: str | None,
+    report: str | None,
+    as_json: bool,
+) -> None:
+    """Run concurrent transactions on an engine, and judge what is left of the tables.
+
+    Each case has a table, transactions, and the order in which they begin and commit. A result is sound, needless (a
+    commit was refused that a serial order explains), wrong (no serial order explains what is left), refused (the
+    engine cannot do what the case asks for), or an error. The exit status is 1 if one is wrong or an error. The page
+    docs/conformance.md describes the cases.
+    """
+    if drawn and (only or corpus):
+        raise click.UsageError("--random goes without --case and --corpus")
+    if write is not None and not drawn:
+        raise click.UsageError("--write goes with --random")
+    asked = draw(_seeds(seeds)) if drawn else chosen(cases(corpus) if corpus else cases(), only)
+    found: list[Result] = []
+    with closing(engines.find(name)) as engine:
+        version = engine.version()
+        with StatusLine() as line:
+
+            def told(result: Result) -> None:
+                found.append(result)
+                line.show(f"{len(found):,} of {counted(len(asked), 'case')}")
+
+            run(engine, asked, told)
+            if drawn and write is not None:
+                line.show("looking for smaller cases")
+                wrong = [smaller(engine, result.case) for result in found if result.status == WRONG]
+                Path(write).write_text(written(wrong))
+    if report is not None:
+        Path(report).write_text(junit(found))
+    if as_json:
+        echo_json(
+            {
+                "engine": name,
+                "version": version,
+                "counts": counts(found),
+                "results": [one.as_json() for one in found],
+            }
+        )
+    else:
+        _show(name, version, found)
+    bad = [one for one in found if one.status in (WRONG, ERROR)]
+    if bad:
+        raise ConformanceFailedError(f"{len(bad)} of {counted(len(found), 'case')} are wrong: {bad[0].case.id}")
+
+
+def _seeds(text: str) -> range:
+    first, dash, last = text.partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()):
+        raise InvalidArgumentError(f"seeds={text!r} must be such as 0-99")
+    return range(int(first), int(last if dash else first) + 1)
+
+
+def _show(name: str, version: str, found: list[Result]) -> None:
+    for one in found:
+        say(f"{one.status:>8}  {one.case.id}{': ' if one.why else ''}{one.why}")
+    shown = ", ".join(f"{count:,} {status}" for status, count in counts(found).items() if count)
+    say(f"{name} {version}: {shown}")
+    for status, meaning in STATUSES.items():
+        if any(one.status == status for one in found):
+            say(f"{status:>8}  = {meaning}")

@@ -1,0 +1,132 @@
+"""Adapters, one an engine, and how the runner finds them.
+
+An adapter is an object with the attributes of :class:`Engine`. Those of this package are known by name; others
+are found by the entry point ``refdelta.conformance.engines``::
+
+    [project.entry-points."refdelta.conformance.engines"]
+    mine = "my_package.adapter:MyEngine"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Final, Protocol, runtime_checkable
+
+from refdelta.conformance.cases import Case, Failure
+from refdelta.conformance.statements import Statement
+from refdelta.errors import DeltaError, InvalidArgumentError, unknown_name
+
+GROUP: Final = "refdelta.conformance.engines"
+_HERE = "refdelta.conformance.engines"
+OWN: Final[Mapping[str, str]] = {
+    "refdelta": f"{_HERE}.refdelta_engine:Rows",
+    "refdelta-files": f"{_HERE}.refdelta_engine:Files",
+    "delta-spark": f"{_HERE}.delta_spark:DeltaSpark",
+    "deltalake": f"{_HERE}.deltalake_engine:DeltaRs",
+    "pyiceberg": f"{_HERE}.pyiceberg_engine:PyIceberg",
+}
+"""The adapters of this package."""
+
+
+Left = list[tuple[int | None, int | None]] | Mapping[str, frozenset[int]]
+"""The rest of a table: of a case of statements its rows (k, a); of a case of actions the live files, each with the
+rows that its deletion vector deletes.
+"""
+
+
+class EngineUnavailableError(DeltaError):
+    """An engine cannot run here; the message says in one line what is missing."""
+
+
+class NotSupportedError(DeltaError):
+    """The engine, or its adapter, cannot do what a case asks for; the message says what."""
+
+
+class Session(Protocol):
+    """One case on one table of an engine."""
+
+    def begin(self, name: str) -> None:
+        """Begin a transaction, which sees the newest version of this moment."""
+
+    def commit(self, name: str) -> Failure | None:
+        """Commit it. Returns the failure if the engine refused it for a conflict, else None."""
+
+    def left(self) -> Left:
+        """The table at the end, as the engine reads it."""
+
+    def close(self) -> None:
+        """Let go of the table."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """An engine. An adapter is a class without arguments whose objects are engines.
+
+    Attributes:
+        name: its name on the command line.
+        kinds: the kinds of cases that it runs: ``statements``, ``actions``.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+
+    def version(self) -> str:
+        """The version of the engine.
+
+        Raises:
+            EngineUnavailableError: it is not installed.
+        """
+
+    def open(self, case: Case, folder: Path) -> Session:
+        """Make the table of a case.
+
+        Args:
+            case: the case.
+            folder: where; it does not exist yet.
+
+        Raises:
+            NotSupportedError: the engine cannot have such a table.
+        """
+
+    def close(self) -> None:
+        """End the engine."""
+
+
+def names() -> list[str]:
+    """The names of all engines: those of this package, and those of installed ones."""
+    return [*OWN, *sorted({point.name for point in entry_points(group=GROUP)} - OWN.keys())]
+
+
+def find(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        InvalidArgumentError: there is none.
+        EngineUnavailableError: it is not installed, or cannot start.
+    """
+    if name in OWN:
+        found = resolve_name(OWN[name])()
+    else:
+        points = [point for point in entry_points(group=GROUP) if point.name == name]
+        if not points:
+            raise InvalidArgumentError(unknown_name("engine", name, names()))
+        found = points[0].load()()
+    if not isinstance(found, Engine):
+        raise InvalidArgumentError(f"the entry point {name} of {GROUP} is no engine: it lacks one of the attributes")
+    found.version()
+    return found
+
+
+def one_statement(case: Case, name: str) -> Statement:
+    """The only statement of a transaction, for engines whose transactions are statements.
+
+    Raises:
+        NotSupportedError: it has several.
+    """
+    statements = case.transactions[name].statements
+    if len(statements) != 1:
+        raise NotSupportedError("a transaction of several statements")
+    return statements[0]

@@ -1,0 +1,106 @@
+"""refdelta: statements by its public transactions, actions by its commit core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from refdelta import DeltaTable, __version__, write_deltalake
+from refdelta.api.transaction import WriteTransaction
+from refdelta.conformance.cases import Case, Failure
+from refdelta.conformance.core_transactions import CoreTransaction, short
+from refdelta.conformance.engines import Left, Session
+from refdelta.conformance.replay import LogSession
+from refdelta.conformance.statements import COLUMNS, Statement, copied
+from refdelta.errors import ConcurrentModificationError
+
+SCHEMA = pa.schema([(column, pa.int64()) for column in COLUMNS])
+
+
+class Rows:
+    """refdelta with deletion vectors, where rows decide over conflicts."""
+
+    name = "refdelta"
+    kinds: tuple[str, ...] = ("statements", "actions")
+    _vectors = True
+
+    def version(self) -> str:
+        """The version of refdelta."""
+        return __version__
+
+    def open(self, case: Case, folder: Path) -> Session:
+        """Make the table."""
+        if case.kind == "actions":
+            return LogSession(case, folder, lambda path, transaction: CoreTransaction(case, path, transaction))
+        return _Statements(case, folder, vectors=self._vectors)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Files(Rows):
+    """refdelta without deletion vectors, where files decide over conflicts."""
+
+    name = "refdelta-files"
+    kinds = ("statements",)
+    _vectors = False
+
+
+class _Statements:
+    def __init__(self, case: Case, folder: Path, *, vectors: bool) -> None:
+        self.case, self.folder = case, folder
+        own = {} if case.level == "default" else {"delta.isolationLevel": case.level}
+        properties = {**own, "delta.enableDeletionVectors": str(vectors).lower(), **case.table.get("properties", {})}
+        DeltaTable.create(folder, SCHEMA, partition_by=case.partition_columns or None, configuration=properties)
+        for rows in case.table["rows"]:
+            write_deltalake(folder, as_arrow(rows), mode="append")
+        self.begun: dict[str, WriteTransaction] = {}
+
+    def begin(self, name: str) -> None:
+        txn = self.begun[name] = DeltaTable(self.folder).begin()
+        for statement in self.case.transactions[name].statements:
+            _stage(txn, statement)
+
+    def commit(self, name: str) -> Failure | None:
+        try:
+            self.begun[name].commit()
+        except ConcurrentModificationError as error:
+            return Failure(short(type(error).__name__), " ".join(str(error).split()), error.conflict.rule)
+        return None
+
+    def left(self) -> Left:
+        return as_pairs(DeltaTable(self.folder).to_pyarrow_table())
+
+    def close(self) -> None:
+        for txn in self.begun.values():
+            txn.__exit__(None, None, None)
+
+
+def _stage(txn: WriteTransaction, statement: Statement) -> None:
+    match statement.verb:
+        case "insert":
+            txn.append(as_arrow(statement.rows))
+        case "copy":
+            txn.append(as_arrow(copied(statement, as_pairs(txn.read(predicate=statement.where)))))
+        case "delete":
+            txn.delete(statement.where)
+        case "update":
+            txn.update(dict(statement.columns), predicate=statement.where)
+        case "overwrite":
+            txn.overwrite(as_arrow(statement.rows))
+        case "upsert":
+            merging = txn.merge(as_arrow(statement.rows), "s.k = t.k", source_alias="s", target_alias="t")
+            merging.when_matched_update({"a": "s.a"}).when_not_matched_insert_all().execute()
+        case "optimize":
+            txn.compact()
+
+
+def as_arrow(rows: object) -> pa.Table:
+    """Rows (k, a) as a table."""
+    return pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in rows], schema=SCHEMA)  # type: ignore[attr-defined]
+
+
+def as_pairs(table: pa.Table) -> list[tuple[int | None, int | None]]:
+    """The rows (k, a) of a table."""
+    return list(zip(*(table[column].to_pylist() for column in COLUMNS), strict=True))

@@ -1,0 +1,167 @@
+"""Cases of actions on both engines, each on a table of its own, and their outcomes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from refdelta.conformance.cases import ALL_COMMIT, Case, CaseTransaction, Failure
+from refdelta.conformance.core_transactions import CoreTransaction, SparkTransaction
+from refdelta.engine.log.snapshot import load_snapshot
+from refdelta.engine.log.state import to_adds
+from refdelta.engine.parquet.dv import load_deletion_vector
+from refdelta_storage import LocalStore
+
+_AT_ONCE = 4
+"""The number of cases that run at once: on Spark each mostly waits for tiny jobs."""
+
+
+class BegunTransaction(Protocol):
+    """A transaction in either engine after its reads. ``read``: the files that its predicates selected, if known."""
+
+    read: frozenset[str] | None
+
+    def commit(self, actions: list[dict[str, Any]]) -> Failure | None:
+        """Commit it. Returns the failure, or None."""
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """The outcome of a case in one engine.
+
+    Attributes:
+        failures: the failures by the name of the transaction, in the order of their commits.
+        read: the files that each transaction read.
+        files: the paths of the live files at the end.
+    """
+
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    read: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """The failed transactions with their errors, in the form of ``delta_spark`` of a case."""
+        return ", ".join(f"{name} {failure.error}" for name, failure in self.failures.items()) or ALL_COMMIT
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A case on both engines."""
+
+    case: Case
+    refdelta: CaseOutcome
+    delta_spark: CaseOutcome
+
+    @property
+    def alike(self) -> bool:
+        """True if the same transactions failed with the same exceptions."""
+        return self.refdelta.text == self.delta_spark.text
+
+
+def prepare(case: Case, path: Path) -> None:
+    """Write version 0."""
+    (path / "_delta_log").mkdir(parents=True)
+    if case.exists:
+        lines = [json.dumps(action) for action in case.beginning()]
+        (path / "_delta_log" / f"{0:020d}.json").write_text("\n".join(lines) + "\n")
+
+
+class LogSession:
+    """A case of actions on one table, by an engine that checks conflicts by the log alone.
+
+    Args:
+        case: the case.
+        path: a folder that does not exist yet.
+        begin: begins a transaction of the engine.
+    """
+
+    def __init__(self, case: Case, path: Path, begin: Callable[[Path, CaseTransaction], BegunTransaction]) -> None:
+        self.case, self.path, self._begin = case, path, begin
+        self.begun: dict[str, BegunTransaction] = {}
+        prepare(case, path)
+
+    def begin(self, name: str) -> None:
+        """Begin a transaction, and let it read."""
+        self.begun[name] = self._begin(self.path, self.case.transactions[name])
+
+    def commit(self, name: str) -> Failure | None:
+        """Commit it. Returns the failure, or None."""
+        return self.begun[name].commit(self.case.actions(name))
+
+    def left(self) -> dict[str, frozenset[int]]:
+        """The live files, each with the rows that its deletion vector deletes."""
+        store = LocalStore(self.path, fsync=False)
+        adds = to_adds(load_snapshot(store).files)
+        vectors = {add.path: add.deletion_vector for add in adds}
+        return {path: frozenset(load_deletion_vector(store, dv)) if dv else frozenset() for path, dv in vectors.items()}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def play(case: Case, path: Path, begin: Callable[[Path, CaseTransaction], BegunTransaction]) -> CaseOutcome:
+    """Run the steps of a case."""
+    session = LogSession(case, path, begin)
+    failed: dict[str, Failure] = {}
+    for verb, name in case.steps:
+        if verb == "begin":
+            session.begin(name)
+        elif failure := session.commit(name):
+            failed[name] = failure
+    read = {name: transaction.read for name, transaction in session.begun.items() if transaction.read is not None}
+    return CaseOutcome(failed, read, frozenset(session.left()))
+
+
+def on_refdelta(case: Case, path: Path) -> CaseOutcome:
+    """Run a case on this engine's commit core.
+
+    Args:
+        case: the case.
+        path: a folder that does not exist yet.
+    """
+    return play(case, path, lambda at, transaction: CoreTransaction(case, at, transaction))
+
+
+def on_spark(spark: Any, case: Case, path: Path) -> CaseOutcome:
+    """Run a case on delta-spark.
+
+    Args:
+        spark: a session of :func:`refdelta.crosscheck.oracle.session`.
+        case: the case.
+        path: a folder that does not exist yet.
+    """
+    first = next(name for verb, name in case.steps if verb == "commit")
+    return play(
+        case, path, lambda at, transaction: SparkTransaction(spark, at, transaction, first=transaction.name == first)
+    )
+
+
+def replay(spark: Any, cases: Sequence[Case], progress: Callable[[int], None] = lambda _: None) -> list[Replayed]:
+    """Run cases on both engines, in a scratch folder.
+
+    Args:
+        spark: a session of :func:`refdelta.crosscheck.oracle.session`.
+        cases: the cases.
+        progress: called with the number that are done.
+
+    Returns:
+        One outcome for each case, in their order.
+    """
+    with tempfile.TemporaryDirectory(prefix="refdelta-cases-") as scratch, ThreadPoolExecutor(_AT_ONCE) as pool:
+
+        def both(numbered: tuple[int, Case]) -> Replayed:
+            number, case = numbered
+            folder = Path(scratch) / str(number)
+            return Replayed(case, on_refdelta(case, folder / "ours"), on_spark(spark, case, folder / "theirs"))
+
+        done = []
+        for replayed in pool.map(both, enumerate(cases)):
+            done.append(replayed)
+            progress(len(done))
+        return done

@@ -1,0 +1,33 @@
+"""The page of what engines make of the suite is that of the recorded runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from by_path import loaded
+
+ROOT = Path(__file__).resolve().parents[2]
+generator = loaded(ROOT / ".ci" / "generate" / "engines_page.py")
+
+
+def test_the_page_is_that_of_the_recorded_runs():
+    assert generator.PAGE.read_text() == generator.page(generator.runs()), "run .ci/generate/engines_page.py --page"
+
+
+def test_refdelta_is_wrong_in_no_recorded_case():
+    for name in ("refdelta", "refdelta-files"):
+        if name in generator.runs():
+            assert {one["status"] for one in generator.runs()[name]["results"]} <= {"sound", "needless", "refused"}
+
+
+def test_a_run_is_counted_by_level_and_by_group():
+    results = [
+        {"case": "a@Serializable", "group": "g", "level": "Serializable", "status": "wrong", "why": "left: [[1]]"},
+        {"case": "b@Serializable", "group": "g", "level": "Serializable", "status": "refused", "why": ""},
+        {"case": "a@default", "group": "g", "level": "default", "status": "sound", "why": ""},
+    ]
+    lines = generator.page({"mine": {"engine": "mine", "version": "1", "date": "d", "results": results}}).splitlines()
+    assert "| mine | 1 | Serializable | 1 | 1 | 0 | 0 | 1 | 0 |" in lines
+    assert "| mine | 1 | default | 1 | 0 | 0 | 1 | 0 | 0 |" in lines
+    assert "| g | 1 / 0 / 1 |" in lines
+    assert "- `a@Serializable`, wrong: left: \\[\\[1]]" in lines
