@@ -1,6 +1,6 @@
 """The runner: the statuses, by engines that go wrong in known ways, and by those of the package.
 
-Tests of conformance.runner, conformance.programs, conformance.engines, conformance.engines.refdelta_engine,
+Tests of conformance.runner, conformance.programs, conformance.engines.refdelta_engine,
 conformance.engines.deltalake_engine, conformance.engines.pyiceberg_engine.
 """
 
