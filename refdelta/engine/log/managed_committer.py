@@ -79,5 +79,6 @@ class ManagedCommitter(FileCommitter):
         for commit in winners:
             if commit.version != version + len(found) or commit.data is None:
                 break
+            self._note(commit.version, commit.data)  # as one that was read
             found.append(commit.data)
         return tuple(found)
