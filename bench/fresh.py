@@ -24,6 +24,7 @@ from typing import Any, Self
 from contest import Engine
 
 BENCH = Path(__file__).parent
+TESTS = BENCH.parent / "tests"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -47,7 +48,7 @@ class Ready:
 
     def __init__(self, function: str, arguments: tuple[Any, ...], environment: dict[str, str] | None):
         command = [sys.executable, "-m", "fresh", function, json.dumps(arguments)]
-        path = os.pathsep.join([str(BENCH), *filter(None, [os.environ.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(BENCH), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
         variables = {**os.environ, "PYTHONPATH": path, **(environment or {})}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, env=variables, stdin=pipe, stdout=pipe, cwd=BENCH)

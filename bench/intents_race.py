@@ -1,6 +1,6 @@
 """Appends of several writers that share versions by intents, beside single commits, on a store with latencies.
 
-``python bench/bench_intents.py --writers 1 2 16 64 --seconds 10`` prints, for each number of writers and
+``python bench/intents_race.py --writers 1 2 16 64 --seconds 10`` prints, for each number of writers and
 for both ways, transactions a second, latencies, versions a second, and the requests for a transaction. The store is in
 memory (threads of one process); each put takes 60 ms, each get 25 and each listing 40, as in the simulation of which
 the design has the figures. CPU is that of this machine, so the CPU seconds of a transaction are printed, too.
