@@ -32,7 +32,7 @@ from refdelta.wording import counted
 _SHOWN = 20
 
 
-class _Place(click.ParamType[int | tuple[int, int]]):
+class _Place(click.ParamType):  # type: ignore[type-arg] # click 8.2 takes no argument there
     """A version, or a member of one: ``3``, ``3.1``."""
 
     name = "version"

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+HAS_VIEWS = int(pa.__version__.partition(".")[0]) >= 25
+"""Whether streams have views. Before pyarrow 25 a process crashes that hands over views which a cast has made."""
+
+
 def given(kind: str, value: Any) -> Any:
     """A value of pyarrow as arro3's class of this name, such as ``Table``; the value itself without arro3."""
     try:
@@ -25,7 +29,7 @@ def given(kind: str, value: Any) -> Any:
 
 
 def stream(reader: pa.RecordBatchReader, kinds: Mapping[str, pa.DataType] | None = None) -> Any:
-    """A stream of rows whose strings and binaries are views, as in deltalake's streams.
+    """A stream of rows whose strings and binaries are views, as in deltalake's streams, if pyarrow :data:`HAS_VIEWS`.
 
     Args:
         reader: the rows.
@@ -69,6 +73,8 @@ def columns_of(rows: Any) -> StructType:
 
 
 def _view(kind: pa.DataType) -> pa.DataType:
+    if not HAS_VIEWS:
+        return kind
     if pa.types.is_string(kind):
         return pa.string_view()
     if pa.types.is_binary(kind):
