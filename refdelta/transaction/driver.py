@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     ConfirmRows: TypeAlias = Callable[[Sequence[AddedRows], bool], bool]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
 """The errors of a commit after which it is certain that nothing became visible. After any other error (an unknown
@@ -261,13 +262,22 @@ class Shell:
         """
         if isinstance(error, CERTAIN_FAILURES):
             remove_vectors(self.store, self.vectors)
-        if prepared is None:
-            return
+        if prepared is not None and (said := self.described(error, prepared)) is not error:
+            raise said from error.__cause__
+
+    def described(self, error: E, prepared: PreparedCommit) -> E | CommitOutcomeUnknownError:
+        """The error of a transaction for its user: that of a conflict with both transactions; for that of an unknown
+        outcome another one, with the table.
+        """
         if isinstance(error, ConcurrentModificationError):
-            error.describe(described(error.conflict, prepared, self.committer.held(error.conflict.version)))
+            error.describe(described(error.conflict, prepared, self.held(error.conflict.version)))
         if isinstance(error, CommitOutcomeUnknownError):
-            known = CommitOutcomeUnknownError(error.why, error.version, error.txn_id, self.store.uri)
-            raise known from error.__cause__
+            return CommitOutcomeUnknownError(error.why, error.version, error.txn_id, self.store.uri)
+        return error
+
+    def held(self, version: int) -> bytes | None:
+        """The commit file of a version that was read, if it is still held."""
+        return self.committer.held(version)
 
     def ended(self, outcome: CommitOutcome, prepared: PreparedCommit) -> CommitOutcome:
         """Clean up after a commit. Returns its outcome with the commits that are held."""

@@ -21,10 +21,9 @@ from refdelta.core.commit.transaction import CommitOutcome
 from refdelta.engine.log.identity import CommitIdentity
 from refdelta.engine.log.snapshot import follow
 from refdelta.engine.parquet.dv import remove_vectors
-from refdelta.errors import CommitOutcomeUnknownError, ConcurrentModificationError, InvalidArgumentError
+from refdelta.errors import CommitOutcomeUnknownError, InvalidArgumentError
 from refdelta.transaction.driver import RetryPolicy, RowChecks, Shell, committer_of, run_loop
 from refdelta.transaction.events import watching
-from refdelta.transaction.parties import described
 from refdelta.transaction.post_commit import after_commit, failed
 
 if TYPE_CHECKING:
@@ -254,13 +253,10 @@ class CommitGroup:
             remove_vectors(self.store, shell.vectors, keep=kept)
         for one in ended:
             error = one.member.outcome
-            if isinstance(error, ConcurrentModificationError):
-                details = error.conflict
-                error.describe(described(details, one.member.prepared, self._kept.get(details.version)))
-            elif isinstance(error, CommitOutcomeUnknownError):
-                known = CommitOutcomeUnknownError(error.why, error.version, error.txn_id, self.store.uri)
-                known.__cause__ = error.__cause__
-                one.member.outcome = known
+            if shell is not None and isinstance(error, Exception):
+                said = shell.described(error, one.member.prepared)
+                said.__cause__ = error.__cause__
+                one.member.outcome = said
         with self._changed:
             for one in waiting:
                 one.in_flight = False
@@ -314,6 +310,9 @@ class _GroupShell(Shell):
         super().__init__(*args, **more)  # type: ignore[arg-type]
         self.kept = kept
         self.tried: int | None = None
+
+    def held(self, version: int) -> bytes | None:
+        return self.kept.get(version)
 
     def perform(self, effect: effects.Effect) -> effects.Reply:
         if isinstance(effect, effects.ReadCommits):

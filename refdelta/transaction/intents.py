@@ -38,7 +38,6 @@ from refdelta.errors import (
 )
 from refdelta.transaction import driver
 from refdelta.transaction.driver import NO_CHECKS, RetryPolicy, RowChecks, run_loop
-from refdelta.transaction.parties import described
 from refdelta_storage import ObjectInfo, StorageError
 
 if TYPE_CHECKING:
@@ -359,14 +358,14 @@ class _Writer:
         """The error of the conflict. The writer's own check over the same versions has all its details."""
         member = Member(self.prepared, self.policy)
         rest = (found.version or 0) - 1
+        shell = _Shell(self, {})
         try:
-            run_loop(check_loop(member, rest), _Shell(self, {}).perform)
+            run_loop(check_loop(member, rest), shell.perform)
             if isinstance(member.outcome, Exception):
                 raise member.outcome
         except DeltaError as error:
             if isinstance(error, ConcurrentModificationError):
-                error.describe(described(error.conflict, self.prepared, self.committer.held(error.conflict.version)))
-                return error
+                return shell.described(error, self.prepared)
         why = found.why if isinstance(found.why, dict) else {}
         return ConcurrentModificationError(
             f"the leader of version {found.version} found a conflict ({why.get('rule')}); nothing was committed",
@@ -433,9 +432,7 @@ class _Writer:
         if self.withdraw(self.store, self.prepared.txn_id, self.replaces) is not None:
             self._read_on()  # another leader has decided
             return self._fate()
-        if isinstance(error, ConcurrentModificationError):
-            error.describe(described(error.conflict, self.prepared, self.committer.held(error.conflict.version)))
-        raise _Ended(error)
+        raise _Ended(_Shell(self, {}).described(error, self.prepared))
 
     def _files_ms(self) -> int:
         written = self.prepared.read_set.written_since

@@ -635,7 +635,7 @@ class Transaction:
             for row_level in (True, False) if self.vectors else (False,):
                 changes = dataclasses.replace(prepared.changes, row_level=row_level)
                 asked = structs.replace(prepared, level=level, changes=changes)
-                found.append(rehearse(self.store, asked, winner, self._for_driver()["checks"]))
+                found.append(rehearse(self.store, asked, winner, self._checks))
         return found
 
     def lose_early(self, operation: str) -> None:
@@ -681,7 +681,7 @@ class Transaction:
             prepared = self._prepared(described)
             group = self.group if self.group is not None and self.group.takes(self.properties) else None
             if group is not None:
-                outcome = group.commit(prepared, self._for_driver()["checks"], self.properties, self._own.files)
+                outcome = group.commit(prepared, self._checks, self.properties, self._own.files)
             else:
                 outcome = self._driven(prepared)
         except BaseException as error:
@@ -701,9 +701,13 @@ class Transaction:
             "policy": RetryPolicy.of(self.properties),
             "seen_at": self._seen_at,
             "base": CommitIdentity.of(self.snapshot) if self.snapshot else None,
-            "checks": RowChecks(self._match_rows, self._locate_rows, self._confirm_rows),
+            "checks": self._checks,
             "inline_vectors": self._table_properties.inline_deletion_vectors,
         }
+
+    @property
+    def _checks(self) -> RowChecks:
+        return RowChecks(self._match_rows, self._locate_rows, self._confirm_rows)
 
     def _driven(self, prepared: PreparedCommit) -> CommitOutcome:
         """Commit, alone or by an intent."""

@@ -77,7 +77,7 @@ def test_the_server_is_killed_under_load(s3_server):
 
 
 def test_an_engine_that_does_not_know_its_own_commit_is_found_out(s3_server, monkeypatch):
-    monkeypatch.setattr("refdelta.core.commit.loop._Loop._is_ours", lambda *_: False)
+    monkeypatch.setattr("refdelta.core.commit.loop.Loop._is_ours", lambda *_: False)
     result = fly(s3_server, [Aim("append", "PUT", "commit", "drop-after")]).result
     assert "append/0/1/-1: told committed 3" in result.wrong[0]
     assert "in versions [2, 3]" in result.wrong[0]

@@ -20,7 +20,7 @@ from refdelta.core.commit.budget import Limits
 from refdelta.core.commit.group import may_share
 from refdelta.core.commit.intent_file import LEAD_MS, REFUSED, WITHDRAWN, hash_of, names_in
 from refdelta.core.commit.intents import Candidate, Head, Named, committed_before, left_out, replaced
-from refdelta.core.commit.loop import _Loop
+from refdelta.core.commit.loop import Loop
 from refdelta.core.commit.member import Member
 from refdelta.core.errors import ConcurrentModificationError
 from refdelta.core.log.footprint import Footprint
@@ -97,7 +97,7 @@ def lead_loop(
     return _LeadLoop(own, others, chain, limits, lead_ms).run()
 
 
-class _CheckLoop(_Loop):
+class _CheckLoop(Loop):
     def __init__(self, member: Member, last: int) -> None:
         super().__init__([member], member.limits)
         self.last = last
@@ -106,7 +106,7 @@ class _CheckLoop(_Loop):
         yield from self._catch_up(self.base, self.last)
 
 
-class _LeadLoop(_Loop):
+class _LeadLoop(Loop):
     def __init__(
         self, own: Listed, others: Sequence[Listed], chain: Chain, limits: Limits, lead_ms: Callable[[], int]
     ) -> None:
@@ -117,10 +117,7 @@ class _LeadLoop(_Loop):
         self.led = False
 
     def run(self) -> effects.Steps[None]:
-        first = min(member.base for member in self.members)
-        if first < self.base and (yield from self._catch_up(first, self.base)):
-            return
-        if (yield from self._catch_up(self.base)) or self.led:
+        if (yield from self._align()) or (yield from self._catch_up(self.base)) or self.led:
             return
         while self.members:
             self._leave_out()
@@ -129,15 +126,8 @@ class _LeadLoop(_Loop):
             for member in self.members:
                 member.stale = True  # the names in the version change with it
             self.body.notes = self._notes()
-            yield from self._encode()
-            self._count(attempts=1)
-            winner = yield from self._settle(self.base + 1)
-            if winner is None:
+            if (yield from self._attempt()) is None:
                 return
-            self.in_doubt = False
-            for member in list(self.members):
-                yield from self._step_over(member, winner)
-            self.base += 1
             if (yield from self._catch_up(self.base)) or self.led:
                 return
             if self.attempts >= self.limits.max_attempts:

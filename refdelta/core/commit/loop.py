@@ -111,13 +111,12 @@ def group_loop(members: Sequence[Member], limits: Limits | None = None) -> effec
     Returns:
         None, as ``StopIteration.value``: the ends are the ``outcome`` of each, which is an error where
         :func:`commit_loop` would raise it. At least one has ended.
-
     """
-    return _Loop([one for one in members if one.outcome is None], limits or Limits()).run()
+    return Loop([one for one in members if one.outcome is None], limits or Limits()).run()
 
 
-class _Loop:
-    """One run.
+class Loop:
+    """One run. The loop of a leader (:mod:`refdelta.core.commit.leading`) goes the same steps with another end.
 
     Attributes:
         members: the transactions that have not ended.
@@ -143,6 +142,7 @@ class _Loop:
             member.stale = True  # of an earlier loop, which left it out
 
     def run(self) -> effects.Steps[None]:
+        """Run it, up to the next version that has some of the members. An error ends those that it is of."""
         try:
             yield from self._run()
         except CommitOutcomeUnknownError as error:
@@ -160,20 +160,11 @@ class _Loop:
         return [one for one in self.members if one.prepared.txn_id in names] or list(self.members)
 
     def _run(self) -> effects.Steps[None]:
-        first = min(member.base for member in self.members)
-        if first < self.base and (yield from self._catch_up(first, self.base)):
+        if (yield from self._align()):
             return
         while self.members:
-            yield from self._encode()
-            self._count(attempts=1)
-            winner = yield from self._settle(self.base + 1)
-            if winner is None:
-                return
-            self.in_doubt = False
-            for member in list(self.members):
-                yield from self._step_over(member, winner)
-            self.base += 1
-            if not self.members:
+            winner = yield from self._attempt()
+            if winner is None or not self.members:
                 return
             # The pause comes before reading the log. With the pause after it, the put would go to a version that others
             # have taken meanwhile, and a transaction that lost often, and so waits long, would always lose.
@@ -187,6 +178,23 @@ class _Loop:
                 self._end(member, dataclasses.replace(self._outcome(member, None, recovered=False), version=None))
             if over and self.members:
                 raise self._exhausted("More attempts" if used_up else "More time")
+
+    def _align(self) -> effects.Steps[bool]:
+        """Bring the members that read earlier versions up to ``base``. Returns True as :meth:`_catch_up`."""
+        first = min(member.base for member in self.members)
+        return first < self.base and (yield from self._catch_up(first, self.base))
+
+    def _attempt(self) -> effects.Steps[Footprint | None]:
+        """Try the next version. Returns the winner, which was stepped over, or None if the version is ours."""
+        yield from self._encode()
+        self._count(attempts=1)
+        winner = yield from self._settle(self.base + 1)
+        if winner is not None:
+            self.in_doubt = False
+            for member in list(self.members):
+                yield from self._step_over(member, winner)
+            self.base += 1
+        return winner
 
     def _encode(self) -> effects.Steps[None]:
         if not any(member.stale for member in self.members):

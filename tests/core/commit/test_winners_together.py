@@ -108,7 +108,7 @@ def test_it_comes_to_the_same_as_one_by_one(winners, size):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(loop, "_TOGETHER_BYTES", size)
             if not together:
-                patched.setattr(loop._Loop, "_pass_by", lambda _, members, __: list(members))
+                patched.setattr(loop.Loop, "_pass_by", lambda _, members, __: list(members))
             try:
                 return run(transaction(clock=CommitClock(now_ms=3)), [apart(0), *winners])
             except DeltaError as error:
