@@ -35,7 +35,6 @@ the shell checks every time, since a folder may be removed at any moment.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -357,13 +356,13 @@ class Loop:
         if found is None or len(found[1]) != len(winners):
             return list(members)
         together, infos = found
-        names = frozenset(itertools.chain.from_iterable(map(txn_ids, infos)))
+        names = txn_ids(infos)
         if any(member.prepared.txn_id in names for member in members):
             return list(members)
-        stamps = [whole_number(info.in_commit_timestamp) for info in infos]
         left = []
         for member in members:
             if member.state.is_apart(together):
+                stamps = (whole_number(info.in_commit_timestamp) for info in infos)
                 member.passed(len(winners), stamps, together.row_marks)
             else:
                 left.append(member)

@@ -388,9 +388,12 @@ def _agreed(infos: Sequence[LeanInfo]) -> LeanInfo:
 _NO_INFO = LeanInfo()
 
 
-def txn_ids(info: LeanInfo) -> list[str]:
-    """The ids of the transactions of a commit, see :attr:`Footprint.txn_ids`."""
-    return _members_ids(info.members) or ([info.txn_id] if isinstance(info.txn_id, str) else [])
+def txn_ids(infos: Sequence[LeanInfo]) -> list[Any]:
+    """The ids of the transactions of commits, and of their members; an id may be any JSON. Most commits have no
+    members, and a long transaction passes thousands, so nothing is done for each of these.
+    """
+    shared = [info.members for info in infos if info.members is not None]
+    return [info.txn_id for info in infos] + list(itertools.chain.from_iterable(map(_members_ids, shared)))
 
 
 def _members_ids(members: Any) -> list[str]:
