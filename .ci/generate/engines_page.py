@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -76,8 +78,15 @@ def record(name: str, kinds: Sequence[str]) -> Run:
 
 
 def page(runs: Mapping[str, Run]) -> str:
-    """The page."""
-    return HEAD + "\n".join([*_summary(runs), "", RECORDED, *_recorded(), "", *_groups(runs), *_wrong(runs)]) + "\n"
+    """The page, wrapped as all others are."""
+    parts = [*_summary(runs), "", RECORDED, *_recorded(), "", *_groups(runs), *_wrong(runs)]
+    whole = HEAD + "\n".join(parts) + "\n"
+    wrap = [sys.executable, str(ROOT / ".ci" / "wrap.py")]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "engines.md")
+        copy.write_text(whole)
+        subprocess.run([*wrap, str(copy)], check=True, stdout=subprocess.DEVNULL)
+        return copy.read_text()
 
 
 def _recorded() -> list[str]:
