@@ -386,9 +386,14 @@ class Replay:
             raise Differs(f"the log has the versions {sorted(self.files)}, or others' bytes in {sorted(wanted)}")
         for name, writer in state["writers"].items():
             for txn_id, outcome in writer["outcomes"].items():
-                found = self._outcome(self.runners[name].members[txn_id].outcome)
+                result = self.runners[name].members[txn_id].outcome
+                found = self._outcome(result)
                 if found != (outcome["kind"], outcome["version"]):
                     raise Differs(f"{txn_id} is {outcome['kind']} {outcome['version']}, and the loop says {found}")
+                ids = state["log"]["files"].get(outcome["version"], {}).get("ids", [])
+                number = ids.index(txn_id) if len(ids) > 1 and txn_id in ids else None
+                if isinstance(result, CommitOutcome) and ids and result.member != number:
+                    raise Differs(f"{txn_id} is member {number} of {ids}, and the loop says {result.member}")
             if name not in self.dead and (self.runners[name].asks is None) != (writer["stage"][0] == "Ended"):
                 raise Differs(f"{name} is at {writer['stage'][0]}, and the loop asks {self.runners[name].asks}")
 
