@@ -15,7 +15,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes libraries verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec-map features claims reference casts pictures docs map commit-protocol corpus engines fuzz growth golden kills kills-catalogs kills-cluster kills-follow spark-settings soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes libraries verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec spec-map features claims reference casts pictures docs map commit-protocol corpus engines fuzz growth golden kills kills-catalogs kills-cluster kills-follow spark-settings soak clients wheel lock clean
 
 ##@ Set up
 
@@ -32,17 +32,18 @@ $(STAMP): pyproject.toml refdelta/core/pyproject.toml .ci/build_hook.py constrai
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-servers: setup  ## put versitygw (S3) and fake-gcs-server (both need Go) and Azurite (needs npm) into .cache, for the tests on real stores
+servers: setup  ## put versitygw (S3) and fake-gcs-server (both need Go) and Azurite and Quint (need npm) into .cache, for the tests on real stores and the specification
 	@$(BIN)/python tests/servers/install.py
 
-lock: setup  ## write constraints.txt and Azurite's lock anew, with the newest versions that fit together
+lock: setup  ## write constraints.txt and the locks of Azurite and Quint anew, with the newest versions that fit together
 	$(BIN)/python -m venv .cache/lock
 	.cache/lock/bin/python -m pip install -q --disable-pip-version-check uv
 	printf '%s\n' $(BUILD) > .cache/lock/build.in
 	.cache/lock/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate --no-emit-package refdelta-core --extra dev pyproject.toml .cache/lock/build.in > .cache/lock/new
 	mv .cache/lock/new constraints.txt
-	rm -f tests/servers/azurite/package-lock.json
+	rm -f tests/servers/azurite/package-lock.json tests/servers/quint/package-lock.json
 	npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit --prefix tests/servers/azurite
+	npm install --package-lock-only --omit-lockfile-registry-resolved --no-fund --no-audit --prefix tests/servers/quint
 
 clean:  ## remove what the targets made, but for .venv and the JARs
 	rm -rf build dist docs/site demo-table bench/data .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache spark-warehouse metastore_db derby.log
@@ -131,6 +132,9 @@ programs: setup  ## programs in which any two features meet, all of them, by del
 
 clients: setup  ## refdelta serve under clients that were not written here: from PyPI, and with cargo in Rust (a minute; the first build takes three more)
 	REFDELTA_RUST=1 $(BIN)/python -m pytest tests/catalog/test_foreign_client.py tests/catalog/test_rust_client.py tests/catalog/test_golden.py
+
+spec: setup servers  ## the specification of the commit protocol (spec_notes/quint): run it, replay its traces through the core (minutes; SPEC="--samples 20000 --seed 7")
+	PYTHONPATH=tests $(BIN)/python -m model.specification $(SPEC)
 
 mutations: setup  ## change the code in fifty places, one at a time: does TIER=check find it? (half an hour; MUTATIONS="--seed 7" and others)
 	PYTHONPATH=tests $(BIN)/python -m mutations --tier $(TIER) $(MUTATIONS)

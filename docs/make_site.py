@@ -36,7 +36,7 @@ from by_path import generator
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-PAGES = ("*.md", "docs/**/*.md", "refdelta/core/README.md", "bench/*.md", "tests/README.md", "spec_notes/*.md")
+PAGES = ("*.md", "docs/**/*.md", "refdelta/core/README.md", "bench/*.md", "tests/README.md", "spec_notes/**/*.md")
 ASSETS = ("LICENSE", "bench/**/*.svg", *(f"docs/**/*.{ending}" for ending in ("svg", "png", "js", "css")))
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(\)|$)", re.MULTILINE)
 BOOSTS = {
@@ -135,7 +135,7 @@ def prepared(text: str, page: Path, source: Path, folders: set[Path]) -> str:
             return f"{opening}{os.path.relpath(folder_page(path), page.parent)}{closing}"
         if path.suffix == ".ipynb":
             return f"{opening}{Path(target).with_suffix('.md')}{anchor or ''}{closing}"
-        if path.suffix in {".py", ".toml"} and (ROOT / path).is_file():
+        if path.suffix in {".py", ".toml", ".qnt"} and (ROOT / path).is_file():
             source_page(path, source)
             return f"{opening}{target}.md{closing}"
         return found[0]
@@ -150,7 +150,7 @@ def source_page(path: Path, source: Path) -> Path:
     page = Path(f"{path}.md")
     if not (source / page).exists():
         (source / page).parent.mkdir(parents=True, exist_ok=True)
-        language = {".py": "python"}.get(path.suffix, path.suffix[1:])
+        language = {".py": "python", ".qnt": "text"}.get(path.suffix, path.suffix[1:])
         body = (ROOT / path).read_text().rstrip()
         head = f"---\nsearch:\n  exclude: true\nhide:\n  - toc\n---\n\n# {path.name}\n\n`{path}`\n\n"
         (source / page).write_text(f'{head}````{language} linenums="1"\n{body}\n````\n')
@@ -235,8 +235,8 @@ def navigation() -> list[dict]:
         elif pages:
             tabs.append({title: pages})
     tabs[0]["Start"].append({"All pages": "docs/README.md"})
-    rest = [path for path in sorted((ROOT / "spec_notes").glob("*.md")) if f"spec_notes/{path.name}" not in seen]
-    tabs[-1][next(iter(tabs[-1]))] += [f"spec_notes/{path.name}" for path in rest]
+    rest = [path for path in sorted((ROOT / "spec_notes").rglob("*.md")) if str(path.relative_to(ROOT)) not in seen]
+    tabs[-1][next(iter(tabs[-1]))] += [str(path.relative_to(ROOT)) for path in rest]
     return tabs
 
 

@@ -289,6 +289,19 @@ def postgres_server() -> Iterator[Any]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def simulator() -> Any:
+    """Runs the specification of the commit protocol by Quint. Skips where it cannot be had, as :func:`s3_server`."""
+    from model.specification import run
+    from servers.install import ServerUnavailableError, quint
+
+    try:
+        quint()
+    except ServerUnavailableError as error:
+        (pytest.fail if IN_CI else pytest.skip)(str(error))
+    return run
+
+
 BACKENDS = ("local", "memory", "s3", "azure", "gcs")
 
 

@@ -44,7 +44,7 @@ FEWEST: Final = 5
 """Examples that any tier tries: below some five, Hypothesis tries little but the simplest."""
 
 _SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 0.4}
-_SERVICES: Final = {"spark", "s3_server", "azure_server", "gcs_server", "postgres_server"}
+_SERVICES: Final = {"spark", "s3_server", "azure_server", "gcs_server", "postgres_server", "simulator"}
 _STORES: Final = {"s3", "azure", "gcs"}  # as cases name what a server stands for
 
 # Module state, since decorators ask before there is any test: tests/conftest.py sets it from --tier.

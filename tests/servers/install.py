@@ -1,9 +1,10 @@
-"""``python tests/servers/install.py``: put the servers of the tests into the project's cache, at pinned versions.
+"""``python tests/servers/install.py``: put the servers of the tests into the project's cache, at pinned versions, and
+Quint, which runs the specification of the commit protocol (spec_notes/quint).
 
 versitygw (S3) and fake-gcs-server are built by Go from their modules, whose checksums Go's own database vouches for;
-Azurite and all that it needs come from npm, at the versions and with the checksums of ``azurite/package-lock.json``,
-which ``make lock`` writes. All need the network once; what is there already takes no time. ``REFDELTA_CACHE`` is the
-cache, ``.cache`` unless said.
+Azurite, Quint and all that they need come from npm, at the versions and with the checksums of the ``package-lock.json``
+in ``azurite`` and ``quint``, which ``make lock`` writes. All need the network once; what is there already takes no
+time. ``REFDELTA_CACHE`` is the cache, ``.cache`` unless said.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path(os.environ.get("REFDELTA_CACHE") or ROOT / ".cache") / "servers"
+# Without symbolic links: npm takes a folder that it reaches by one for another project.
+CACHE = Path(os.environ.get("REFDELTA_CACHE") or ROOT / ".cache").resolve() / "servers"
 
 VERSITYGW_VERSION = "1.8.0"
 FAKE_GCS_VERSION = "1.56.1"
 AZURITE_LOCK = Path(__file__).parent / "azurite"
 AZURITE_VERSION = json.loads((AZURITE_LOCK / "package.json").read_text())["dependencies"]["azurite"]
+QUINT_LOCK = Path(__file__).parent / "quint"
+QUINT_VERSION = json.loads((QUINT_LOCK / "package.json").read_text())["dependencies"]["@informalsystems/quint"]
 VERSITYGW = CACHE / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
 FAKE_GCS = CACHE / f"fake-gcs-server-{FAKE_GCS_VERSION}" / "fake-gcs-server"
 AZURITE = CACHE / f"azurite-{AZURITE_VERSION}" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+QUINT = CACHE / f"quint-{QUINT_VERSION}" / "node_modules" / "@informalsystems" / "quint" / "dist" / "src" / "cli.js"
 
 _GO = "Go 1.25 or later (https://go.dev/dl)"
+_NPM = "Node 20 or later with npm (https://nodejs.org)"
 HOW = "`make servers` installs it; it needs {tool}"
 
 
@@ -54,7 +60,12 @@ def fake_gcs() -> Path:
 
 def azurite() -> Path:
     """The script that node runs, installed now if it is not there yet. Raises ``ServerUnavailableError``."""
-    return _installed(AZURITE, "npm", "Node 20 or later with npm (https://nodejs.org)", _fetch_azurite)
+    return _installed(AZURITE, "npm", _NPM, lambda: _fetch(AZURITE_LOCK, CACHE / f"azurite-{AZURITE_VERSION}"))
+
+
+def quint() -> Path:
+    """The script that node runs, installed now if it is not there yet. Raises ``ServerUnavailableError``."""
+    return _installed(QUINT, "npm", _NPM, lambda: _fetch(QUINT_LOCK, CACHE / f"quint-{QUINT_VERSION}"))
 
 
 def _installed(program: Path, tool: str, needs: str, install: object) -> Path:
@@ -78,10 +89,9 @@ def _build(package: str, program: Path) -> None:
         )
 
 
-def _fetch_azurite() -> None:
-    folder = CACHE / f"azurite-{AZURITE_VERSION}"
+def _fetch(lock: Path, folder: Path) -> None:
     with _new_folder(folder) as new:
-        for file in AZURITE_LOCK.iterdir():
+        for file in lock.iterdir():
             shutil.copy(file, new)
         _run(["npm", "ci", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", str(new)], {})
 
@@ -117,7 +127,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 def main() -> int:
     """Install all; 1 and one line for each that cannot be."""
     failed = 0
-    for get in (versitygw, fake_gcs, azurite):
+    for get in (versitygw, fake_gcs, azurite, quint):
         try:
             print(get().relative_to(CACHE.parent.parent), flush=True)
         except ServerUnavailableError as error:
