@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from refdelta.conformance.cases import ALL_COMMIT, Case, CaseTransaction, Failure
 from refdelta.conformance.core_transactions import CoreTransaction, SparkTransaction
+from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
@@ -84,22 +87,35 @@ class LogSession:
     def __init__(self, case: Case, path: Path, begin: Callable[[Path, CaseTransaction], BegunTransaction]) -> None:
         self.case, self.path, self._begin = case, path, begin
         self.begun: dict[str, BegunTransaction] = {}
+        self._seen: dict[str, dict[str, DeletionVectorDescriptor | None]] = {}
         prepare(case, path)
 
     def begin(self, name: str) -> None:
         """Begin a transaction, and let it read."""
+        self._seen[name] = self._vectors() if any((self.path / "_delta_log").glob("*.json")) else {}
         self.begun[name] = self._begin(self.path, self.case.transactions[name])
 
     def commit(self, name: str) -> Failure | None:
         """Commit it. Returns the failure, or None."""
-        return self.begun[name].commit(self.case.actions(name))
+        actions = self.case.actions(name)
+        for action in actions:
+            if "remove" in action and (path := action["remove"]["path"]) in self._seen[name]:
+                # A file is removed with the vector that it had when the transaction began.
+                action["remove"].pop("deletionVector", None)
+                if vector := self._seen[name][path]:
+                    action["remove"]["deletionVector"] = msgspec.to_builtins(vector)
+        return self.begun[name].commit(actions)
 
     def left(self) -> dict[str, frozenset[int]]:
         """The live files, each with the rows that its deletion vector deletes."""
         store = LocalStore(self.path, fsync=False)
-        adds = to_adds(load_snapshot(store).files)
-        vectors = {add.path: add.deletion_vector for add in adds}
-        return {path: frozenset(load_deletion_vector(store, dv)) if dv else frozenset() for path, dv in vectors.items()}
+        live = self._vectors().items()
+        return {path: frozenset(load_deletion_vector(store, dv)) if dv else frozenset() for path, dv in live}
+
+    def _vectors(self) -> dict[str, DeletionVectorDescriptor | None]:
+        """The deletion vectors of the live files."""
+        snapshot = load_snapshot(LocalStore(self.path, fsync=False))
+        return {add.path: add.deletion_vector for add in to_adds(snapshot.files)}
 
     def close(self) -> None:
         """Nothing is open."""

@@ -25,6 +25,7 @@ OWN: Final[Mapping[str, str]] = {
     "refdelta": f"{_HERE}.refdelta_engine:Rows",
     "refdelta-files": f"{_HERE}.refdelta_engine:Files",
     "delta-spark": f"{_HERE}.delta_spark:DeltaSpark",
+    "delta-kernel": f"{_HERE}.delta_kernel:DeltaKernel",
     "deltalake": f"{_HERE}.deltalake_engine:DeltaRs",
     "pyiceberg": f"{_HERE}.pyiceberg_engine:PyIceberg",
 }
