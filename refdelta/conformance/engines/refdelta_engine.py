@@ -47,14 +47,19 @@ class Files(Rows):
     _vectors = False
 
 
+def make_table(case: Case, folder: Path, *, vectors: bool) -> None:
+    """Make the table of a case of statements, also for engines that only write to one."""
+    own = {} if case.level == "default" else {"delta.isolationLevel": case.level}
+    properties = {**own, "delta.enableDeletionVectors": str(vectors).lower(), **case.table.get("properties", {})}
+    DeltaTable.create(folder, SCHEMA, partition_by=case.partition_columns or None, configuration=properties)
+    for rows in case.table["rows"]:
+        write_deltalake(folder, as_arrow(rows), mode="append")
+
+
 class _Statements:
     def __init__(self, case: Case, folder: Path, *, vectors: bool) -> None:
         self.case, self.folder = case, folder
-        own = {} if case.level == "default" else {"delta.isolationLevel": case.level}
-        properties = {**own, "delta.enableDeletionVectors": str(vectors).lower(), **case.table.get("properties", {})}
-        DeltaTable.create(folder, SCHEMA, partition_by=case.partition_columns or None, configuration=properties)
-        for rows in case.table["rows"]:
-            write_deltalake(folder, as_arrow(rows), mode="append")
+        make_table(case, folder, vectors=vectors)
         self.begun: dict[str, WriteTransaction] = {}
 
     def begin(self, name: str) -> None:
