@@ -48,6 +48,17 @@ NOTES = {
         "partition, and no code generation."
     ),
     "deltalake": "Defaults of the release. A transaction begins when its handle is opened.",
+    "delta-kernel": (
+        "Kernel is below SQL, and its transactions take actions. They cannot say what they read, so a case in which "
+        "that makes a difference is refused: connectors have to check it themselves. It is given removes too, "
+        "which it compares with those of other commits."
+    ),
+    "polars": "Polars writes by deltalake, with modes of its own: append, overwrite and merge.",
+    "duckdb": (
+        "Appends only, in transactions of DuckDB; the extension has no DELETE, UPDATE and MERGE. Run with the packages "
+        "`duckdb` and `duckdb-extension-delta` of one version. A commit that finds its version taken is refused, "
+        "also if it is an append, as the extension tries no second version."
+    ),
     "pyiceberg": (
         "Another format, with the same questions: Iceberg tables in a SQL catalog on SQLite. Iceberg has no "
         "`WriteSerializable`; its writers' default, `serializable`, is used. UPDATE, INSERT SELECT and compaction are "
