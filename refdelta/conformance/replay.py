@@ -121,41 +121,40 @@ class LogSession:
         """Nothing is open."""
 
 
-def play(case: Case, path: Path, begin: Callable[[Path, CaseTransaction], BegunTransaction]) -> CaseOutcome:
-    """Run the steps of a case."""
-    session = LogSession(case, path, begin)
-    failed: dict[str, Failure] = {}
-    for verb, name in case.steps:
-        if verb == "begin":
-            session.begin(name)
-        elif failure := session.commit(name):
-            failed[name] = failure
-    read = {name: transaction.read for name, transaction in session.begun.items() if transaction.read is not None}
-    return CaseOutcome(failed, read, frozenset(session.left()))
-
-
-def on_refdelta(case: Case, path: Path) -> CaseOutcome:
-    """Run a case on this engine's commit core.
+def core_session(case: Case, path: Path) -> LogSession:
+    """A case on this engine's commit core.
 
     Args:
         case: the case.
         path: a folder that does not exist yet.
     """
-    return play(case, path, lambda at, transaction: CoreTransaction(case, at, transaction))
+    return LogSession(case, path, lambda at, transaction: CoreTransaction(case, at, transaction))
 
 
-def on_spark(spark: Any, case: Case, path: Path) -> CaseOutcome:
-    """Run a case on delta-spark.
+def spark_session(spark: Any, case: Case, path: Path) -> LogSession:
+    """A case on delta-spark.
 
     Args:
         spark: a session of :func:`refdelta.crosscheck.oracle.session`.
         case: the case.
         path: a folder that does not exist yet.
     """
-    first = next(name for verb, name in case.steps if verb == "commit")
-    return play(
+    first = case.commits[0]
+    return LogSession(
         case, path, lambda at, transaction: SparkTransaction(spark, at, transaction, first=transaction.name == first)
     )
+
+
+def play(session: LogSession) -> CaseOutcome:
+    """Run the steps of a case."""
+    failed: dict[str, Failure] = {}
+    for verb, name in session.case.steps:
+        if verb == "begin":
+            session.begin(name)
+        elif failure := session.commit(name):
+            failed[name] = failure
+    read = {name: transaction.read for name, transaction in session.begun.items() if transaction.read is not None}
+    return CaseOutcome(failed, read, frozenset(session.left()))
 
 
 def replay(spark: Any, cases: Sequence[Case], progress: Callable[[int], None] = lambda _: None) -> list[Replayed]:
@@ -174,7 +173,8 @@ def replay(spark: Any, cases: Sequence[Case], progress: Callable[[int], None] = 
         def both(numbered: tuple[int, Case]) -> Replayed:
             number, case = numbered
             folder = Path(scratch) / str(number)
-            return Replayed(case, on_refdelta(case, folder / "ours"), on_spark(spark, case, folder / "theirs"))
+            ours, theirs = core_session(case, folder / "ours"), spark_session(spark, case, folder / "theirs")
+            return Replayed(case, play(ours), play(theirs))
 
         done = []
         for replayed in pool.map(both, enumerate(cases)):

@@ -9,9 +9,9 @@ import pyarrow as pa
 from refdelta import DeltaTable, __version__, write_deltalake
 from refdelta.api.transaction import WriteTransaction
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.core_transactions import CoreTransaction, short
+from refdelta.conformance.core_transactions import short
 from refdelta.conformance.engines import Left, Session
-from refdelta.conformance.replay import LogSession
+from refdelta.conformance.replay import core_session
 from refdelta.conformance.statements import COLUMNS, Statement, copied
 from refdelta.errors import ConcurrentModificationError
 
@@ -32,7 +32,7 @@ class Rows:
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
         if case.kind == "actions":
-            return LogSession(case, folder, lambda path, transaction: CoreTransaction(case, path, transaction))
+            return core_session(case, folder)
         return _Statements(case, folder, vectors=self._vectors)
 
     def close(self) -> None:
