@@ -186,7 +186,13 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     RUNS.mkdir(parents=True, exist_ok=True)
     for name in asked.engine or ([] if asked.page else engines.OWN):
-        one = record(name, asked.kind or ("statements", "actions"))
+        try:
+            one = record(name, asked.kind or ("statements", "actions"))
+        except engines.EngineUnavailableError as error:
+            if asked.engine:
+                raise
+            print(f"{name} keeps its recorded run: {error}")
+            continue
         lines = ",\n".join(f"  {json.dumps(result, ensure_ascii=False)}" for result in one["results"])
         head = json.dumps({key: value for key, value in one.items() if key != "results"}, ensure_ascii=False)
         (RUNS / f"{name}.json").write_text(f'{head[:-1]}, "results": [\n{lines}\n]}}\n')

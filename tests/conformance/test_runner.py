@@ -24,6 +24,7 @@ from refdelta.conformance.judge import Row
 from refdelta.conformance.programs import draw, smaller, written
 from refdelta.conformance.runner import ERROR, NEEDLESS, REFUSED, SOUND, WRONG, counts, junit
 from refdelta.conformance.statements import effect
+from refdelta.crosscheck import oracle
 
 CASES = {case.id: case for case in cases()}
 SOME = (
@@ -183,6 +184,16 @@ def test_polars_merges_and_overwrites_by_its_own_modes():
     results = run(engines.find("polars"), [CASES[name] for name in names])
     assert [result.status for result in results] == [SOUND, NEEDLESS]
     assert results[1].failures["T"].error == "CommitFailedError"
+
+
+def test_engines_in_java_say_what_is_missing(monkeypatch):
+    monkeypatch.setattr(oracle, "availability", lambda: "delta-spark needs Java 17 and there is no java here")
+    with pytest.raises(engines.EngineUnavailableError, match=r"^delta-spark needs Java 17"):
+        engines.find("delta-spark")
+    with pytest.raises(engines.EngineUnavailableError, match=r"^Delta Kernel, by delta-spark's JARs, needs Java 17"):
+        engines.find("delta-kernel")
+    with pytest.raises(oracle.OracleUnavailableError, match="there is no java here"):
+        oracle.start_java()
 
 
 def test_duckdb_needs_its_extension(monkeypatch):

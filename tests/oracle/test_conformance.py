@@ -40,10 +40,10 @@ def kernel(spark):
     [
         ("append-append@Serializable", "sound", ("W", "T")),
         ("two-create-the-table-with-rows@default", "sound", ("W",)),
-        ("same-application-same-version@WriteSerializable", "sound", ("W",)),
+        ("same-application-same-version@Serializable", "sound", ("W",)),
         ("delete-delete-of-other-rows-of-a-file@Serializable", "needless", ("W",)),
         ("append-over-a-property@WriteSerializable", "needless", ("W",)),
-        ("delete-over-compaction-of-its-file@WriteSerializable", "sound", ("W",)),
+        ("delete-over-compaction-of-its-file@WriteSerializable", "needless", ("W",)),
         ("same-application-later-version@WriteSerializable", "refused", ("W",)),
         ("property-over-metadata-that-changes-nothing@WriteSerializable", "refused", ()),
     ],
