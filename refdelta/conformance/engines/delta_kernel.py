@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,6 @@ class DeltaKernel:
     name = "delta-kernel"
     kinds: tuple[str, ...] = ("actions",)
 
-    def __init__(self) -> None:
-        self._java: Any = None
-        self._engine: Any = None
-
     def version(self) -> str:
         """The version of Kernel."""
         if reason := oracle.availability():
@@ -41,25 +38,20 @@ class DeltaKernel:
             )
         return oracle.MAVEN_PACKAGE.split(":")[-1]
 
-    @property
+    @cached_property
     def java(self) -> Any:
         """The Java process, which starts when it is first asked for."""
-        if self._java is None:
-            self._java = oracle.start_java()
-        return self._java
+        return oracle.start_java()
 
     @property
     def kernel(self) -> Any:
         """The package ``io.delta.kernel``."""
         return self.java.jvm.io.delta.kernel
 
-    @property
+    @cached_property
     def engine(self) -> Any:
         """Kernel's default engine, on the local disk."""
-        if self._engine is None:
-            configuration = self.java.jvm.org.apache.hadoop.conf.Configuration()
-            self._engine = self.kernel.defaults.engine.DefaultEngine.create(configuration)
-        return self._engine
+        return self.kernel.defaults.engine.DefaultEngine.create(self.java.jvm.org.apache.hadoop.conf.Configuration())
 
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
@@ -84,9 +76,9 @@ class DeltaKernel:
 
     def close(self) -> None:
         """Stop the process."""
-        if self._java is not None:
-            oracle.stop_java(self._java)
-            self._java = self._engine = None
+        self.__dict__.pop("engine", None)
+        if java := self.__dict__.pop("java", None):
+            oracle.stop_java(java)
 
 
 class _Transaction:
