@@ -45,7 +45,9 @@ NOTES = {
     "delta-spark": (
         "Defaults of the release. A statement waits before its commit, by an observer of the release. No statement "
         "can set `WriteSerializable`, so the adapter writes that property into version 0. The session has one shuffle "
-        "partition, and no code generation."
+        "partition, and no code generation. The run has the cases of statements; of the cases of actions the table "
+        "above has the recorded answers. An OPTIMIZE that waits before its commit is refused by the adapter: for it "
+        "delta-spark runs two transactions, and the observer knows one."
     ),
     "deltalake": "Defaults of the release. A transaction begins when its handle is opened.",
     "delta-kernel": (
