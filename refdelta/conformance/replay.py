@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from refdelta.conformance.cases import ALL_COMMIT, Case, CaseTransaction, Failure
 from refdelta.conformance.core_transactions import CoreTransaction, SparkTransaction
+from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
@@ -84,62 +87,74 @@ class LogSession:
     def __init__(self, case: Case, path: Path, begin: Callable[[Path, CaseTransaction], BegunTransaction]) -> None:
         self.case, self.path, self._begin = case, path, begin
         self.begun: dict[str, BegunTransaction] = {}
+        self._seen: dict[str, dict[str, DeletionVectorDescriptor | None]] = {}
         prepare(case, path)
 
     def begin(self, name: str) -> None:
         """Begin a transaction, and let it read."""
+        self._seen[name] = self._vectors() if any((self.path / "_delta_log").glob("*.json")) else {}
         self.begun[name] = self._begin(self.path, self.case.transactions[name])
 
     def commit(self, name: str) -> Failure | None:
         """Commit it. Returns the failure, or None."""
-        return self.begun[name].commit(self.case.actions(name))
+        actions = self.case.actions(name)
+        for action in actions:
+            if "remove" in action and (path := action["remove"]["path"]) in self._seen[name]:
+                # A file is removed with the vector that it had when the transaction began.
+                action["remove"].pop("deletionVector", None)
+                if vector := self._seen[name][path]:
+                    action["remove"]["deletionVector"] = msgspec.to_builtins(vector)
+        return self.begun[name].commit(actions)
 
     def left(self) -> dict[str, frozenset[int]]:
         """The live files, each with the rows that its deletion vector deletes."""
         store = LocalStore(self.path, fsync=False)
-        adds = to_adds(load_snapshot(store).files)
-        vectors = {add.path: add.deletion_vector for add in adds}
-        return {path: frozenset(load_deletion_vector(store, dv)) if dv else frozenset() for path, dv in vectors.items()}
+        live = self._vectors().items()
+        return {path: frozenset(load_deletion_vector(store, dv)) if dv else frozenset() for path, dv in live}
+
+    def _vectors(self) -> dict[str, DeletionVectorDescriptor | None]:
+        """The deletion vectors of the live files."""
+        snapshot = load_snapshot(LocalStore(self.path, fsync=False))
+        return {add.path: add.deletion_vector for add in to_adds(snapshot.files)}
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-def play(case: Case, path: Path, begin: Callable[[Path, CaseTransaction], BegunTransaction]) -> CaseOutcome:
-    """Run the steps of a case."""
-    session = LogSession(case, path, begin)
-    failed: dict[str, Failure] = {}
-    for verb, name in case.steps:
-        if verb == "begin":
-            session.begin(name)
-        elif failure := session.commit(name):
-            failed[name] = failure
-    read = {name: transaction.read for name, transaction in session.begun.items() if transaction.read is not None}
-    return CaseOutcome(failed, read, frozenset(session.left()))
-
-
-def on_refdelta(case: Case, path: Path) -> CaseOutcome:
-    """Run a case on this engine's commit core.
+def core_session(case: Case, path: Path) -> LogSession:
+    """A case on this engine's commit core.
 
     Args:
         case: the case.
         path: a folder that does not exist yet.
     """
-    return play(case, path, lambda at, transaction: CoreTransaction(case, at, transaction))
+    return LogSession(case, path, lambda at, transaction: CoreTransaction(case, at, transaction))
 
 
-def on_spark(spark: Any, case: Case, path: Path) -> CaseOutcome:
-    """Run a case on delta-spark.
+def spark_session(spark: Any, case: Case, path: Path) -> LogSession:
+    """A case on delta-spark.
 
     Args:
         spark: a session of :func:`refdelta.crosscheck.oracle.session`.
         case: the case.
         path: a folder that does not exist yet.
     """
-    first = next(name for verb, name in case.steps if verb == "commit")
-    return play(
+    first = case.commits[0]
+    return LogSession(
         case, path, lambda at, transaction: SparkTransaction(spark, at, transaction, first=transaction.name == first)
     )
+
+
+def play(session: LogSession) -> CaseOutcome:
+    """Run the steps of a case."""
+    failed: dict[str, Failure] = {}
+    for verb, name in session.case.steps:
+        if verb == "begin":
+            session.begin(name)
+        elif failure := session.commit(name):
+            failed[name] = failure
+    read = {name: transaction.read for name, transaction in session.begun.items() if transaction.read is not None}
+    return CaseOutcome(failed, read, frozenset(session.left()))
 
 
 def replay(spark: Any, cases: Sequence[Case], progress: Callable[[int], None] = lambda _: None) -> list[Replayed]:
@@ -158,7 +173,8 @@ def replay(spark: Any, cases: Sequence[Case], progress: Callable[[int], None] = 
         def both(numbered: tuple[int, Case]) -> Replayed:
             number, case = numbered
             folder = Path(scratch) / str(number)
-            return Replayed(case, on_refdelta(case, folder / "ours"), on_spark(spark, case, folder / "theirs"))
+            ours, theirs = core_session(case, folder / "ours"), spark_session(spark, case, folder / "theirs")
+            return Replayed(case, play(ours), play(theirs))
 
         done = []
         for replayed in pool.map(both, enumerate(cases)):

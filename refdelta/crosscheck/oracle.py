@@ -173,6 +173,41 @@ def stop_session(spark: Any) -> None:
     folder.cleanup()
 
 
+def start_java(*, memory: str = "256m") -> Any:
+    """Start a Java with the JARs of delta-spark, among them those of Delta Kernel, without Spark.
+
+    Args:
+        memory: the heap of its Java process, in Java's notation.
+
+    Returns:
+        A ``py4j.java_gateway.JavaGateway``; end it with :func:`stop_java`.
+
+    Raises:
+        OracleUnavailableError: a requirement is missing, or the JARs cannot be fetched (with the reason).
+    """
+    if reason := availability():
+        raise OracleUnavailableError(reason)
+    import pyspark
+    from py4j.java_gateway import JavaGateway
+
+    if not jars_cached():
+        with session():
+            pass  # its start fetches them
+    of_spark = Path(pyspark.__file__).parent / "jars"
+    bridge = next(of_spark.glob("py4j-*.jar"))
+    # delta-spark's own come first: Kernel is compiled against them.
+    classpath = os.pathsep.join(f"{folder}/*" for folder in (cache_dir() / "ivy" / "jars", of_spark))
+    return JavaGateway.launch_gateway(
+        jarpath=str(bridge), classpath=classpath, javaopts=[f"-Xmx{memory}"], java_path=None, die_on_exit=True
+    )
+
+
+def stop_java(gateway: Any) -> None:
+    """End a Java of :func:`start_java`."""
+    gateway.shutdown()
+    _end(gateway.java_process)
+
+
 @contextlib.contextmanager
 def session(*, cores: int = 2, memory: str = "2g", conf: Mapping[str, str] | None = None) -> Iterator[Any]:
     """:func:`start_session` and :func:`stop_session` around a block."""
@@ -321,8 +356,13 @@ def _forget_gateway(gateway: Any) -> None:
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
     gateway.shutdown()
-    process = gateway.proc
-    process.stdin.close()  # the Java side ends itself when this pipe closes
+    _end(gateway.proc)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a Java process, which ends itself when this pipe closes."""
+    if process.stdin is not None:
+        process.stdin.close()
     try:
         process.wait(timeout=20)
     except subprocess.TimeoutExpired:

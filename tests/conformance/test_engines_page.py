@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from by_path import loaded
+from refdelta.conformance import engines
 
 ROOT = Path(__file__).resolve().parents[2]
 generator = loaded(ROOT / ".ci" / "generate" / "engines_page.py")
@@ -31,3 +34,16 @@ def test_a_run_is_counted_by_level_and_by_group():
     assert "| mine | 1 | default | 1 | 0 | 0 | 1 | 0 | 0 |" in lines
     assert "| g | 1 / 0 / 1 |" in lines
     assert "- `a@Serializable`, wrong: left: \\[\\[1]]" in lines
+
+
+def test_an_engine_that_is_not_there_keeps_its_run_unless_it_is_asked_for(monkeypatch, tmp_path, capsys):
+    def unavailable(name):
+        raise engines.EngineUnavailableError(f"{name} is not installed")
+
+    monkeypatch.setattr(engines, "find", unavailable)
+    monkeypatch.setattr(generator, "PAGE", tmp_path / "engines.md")
+    assert generator.main([]) == 0
+    assert "duckdb keeps its recorded run: duckdb is not installed" in capsys.readouterr().out
+    assert generator.PAGE.read_text() == generator.page(generator.runs())
+    with pytest.raises(engines.EngineUnavailableError, match="polars is not installed"):
+        generator.main(["--engine", "polars"])

@@ -1,7 +1,8 @@
 """The runner: the statuses, by engines that go wrong in known ways, and by those of the package.
 
 Tests of conformance.runner, conformance.programs, conformance.engines.refdelta_engine,
-conformance.engines.deltalake_engine, conformance.engines.pyiceberg_engine.
+conformance.engines.deltalake_engine, conformance.engines.pyiceberg_engine, conformance.engines.polars_engine,
+conformance.engines.duckdb_engine.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import duckdb
 import msgspec
 import pytest
 
+import refdelta
 from refdelta import errors
 from refdelta.conformance import cases, engines, run
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.engines import NotSupportedError
+from refdelta.conformance.engines import NotSupportedError, duckdb_engine
+from refdelta.conformance.engines.refdelta_engine import as_arrow
 from refdelta.conformance.judge import Row
 from refdelta.conformance.programs import draw, smaller, written
 from refdelta.conformance.runner import ERROR, NEEDLESS, REFUSED, SOUND, WRONG, counts, junit
 from refdelta.conformance.statements import effect
+from refdelta.crosscheck import oracle
 
 CASES = {case.id: case for case in cases()}
 SOME = (
@@ -158,6 +163,7 @@ def test_other_engines_run_the_cases_that_they_can():
     for name, refused in (
         ("deltalake", {"copies-of-each-other", "transaction-of-two-statements"}),
         ("pyiceberg", None),
+        ("polars", {name for name in SOME if name != "insert-insert"}),
     ):
         with_engine = engines.find(name)
         assert with_engine.version()
@@ -171,6 +177,70 @@ def test_deltalake_doubles_rows_by_two_compactions():
     # docs/findings/deltalake-compaction.md; where this fails, the finding is mended, and its page is to say so.
     (result,) = run(engines.find("deltalake"), [CASES["compaction-compaction@Serializable"]])
     assert (result.status, len(result.rows)) == (WRONG, 8)
+
+
+def test_polars_merges_and_overwrites_by_its_own_modes():
+    names = ("overwrite-over-an-insert@WriteSerializable", "merges-of-other-keys@Serializable")
+    results = run(engines.find("polars"), [CASES[name] for name in names])
+    assert [result.status for result in results] == [SOUND, NEEDLESS]
+    assert results[1].failures["T"].error == "CommitFailedError"
+
+
+def test_engines_in_java_say_what_is_missing(monkeypatch):
+    monkeypatch.setattr(oracle, "availability", lambda: "delta-spark needs Java 17 and there is no java here")
+    with pytest.raises(engines.EngineUnavailableError, match=r"^delta-spark needs Java 17"):
+        engines.find("delta-spark")
+    with pytest.raises(engines.EngineUnavailableError, match=r"^Delta Kernel, by delta-spark's JARs, needs Java 17"):
+        engines.find("delta-kernel")
+    with pytest.raises(oracle.OracleUnavailableError, match="there is no java here"):
+        oracle.start_java()
+
+
+def test_duckdb_needs_its_extension(monkeypatch):
+    monkeypatch.setattr(duckdb_engine, "_extension", lambda _: "'/nowhere/delta.duckdb_extension'")
+    with pytest.raises(engines.EngineUnavailableError, match="no extension delta here: run INSTALL delta in DuckDB"):
+        engines.find("duckdb")
+
+
+class DuckDBWithoutConflictChecks:
+    """A connection of DuckDB whose extension is one statement long: INSERT by refdelta, at the next version or none."""
+
+    def __init__(self) -> None:
+        self.duckdb = duckdb.connect()
+        self.table, self.inserted = None, []
+
+    def execute(self, sql: str) -> DuckDBWithoutConflictChecks | duckdb.DuckDBPyConnection:
+        if sql.startswith("ATTACH"):
+            self.table = refdelta.DeltaTable(sql.split("'")[1])
+            self.duckdb.register("t", self.table.to_pyarrow_table())
+        elif sql.startswith("INSERT"):
+            values = sql.partition("INSERT INTO t ")[2]
+            self.inserted.append(as_arrow(self.duckdb.execute(f"SELECT * FROM ({values}) AS s(k, a)").fetchall()))
+        elif sql == "COMMIT":
+            newest = refdelta.DeltaTable(self.table.table_uri)
+            if newest.version() != self.table.version():
+                raise duckdb.TransactionException("Failed to commit: commit conflict at version 3")
+            for rows in self.inserted:
+                refdelta.write_deltalake(newest, rows, mode="append")
+        elif sql != "BEGIN":
+            return self.duckdb.execute(sql)
+        return self
+
+    def close(self) -> None:
+        self.duckdb.close()
+
+
+def test_duckdb_inserts_in_transactions_of_its_own(monkeypatch):
+    # CI has no extension for its version of DuckDB; this is the order of calls, and what becomes of a conflict.
+    monkeypatch.setattr(duckdb_engine, "_connection", DuckDBWithoutConflictChecks)
+    names = ("insert-insert", "copies-of-each-other", "lost-update")
+    results = run(engines.find("duckdb"), [CASES[f"{name}@Serializable"] for name in names])
+    assert [(result.status, result.committed) for result in results] == [
+        (NEEDLESS, ("W",)),
+        (SOUND, ("W",)),
+        (REFUSED, ()),
+    ]
+    assert "DuckDB has no update of Delta tables" in results[2].why
 
 
 def test_engines_are_found_by_name_or_said_to_be_unknown():

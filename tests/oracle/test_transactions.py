@@ -15,7 +15,7 @@ import pytest
 
 from refdelta import errors
 from refdelta.conformance.cases import ALL_COMMIT, LEVELS, Case, cases
-from refdelta.conformance.replay import on_refdelta, on_spark
+from refdelta.conformance.replay import core_session, play, spark_session
 
 CASES = [case for case in cases() if case.kind == "actions"]
 REGISTER = Path(__file__).resolve().parents[2] / "spec_notes" / "divergences.md"
@@ -55,7 +55,7 @@ def test_there_are_scenarios_enough_and_each_says_what_happens():
 @pytest.mark.sample(check=60)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_refdelta_does_what_delta_spark_does_or_the_register_says_otherwise(case: Case, tmp_path):
-    outcome = on_refdelta(case, tmp_path / "t").text
+    outcome = play(core_session(case, tmp_path / "t")).text
     if case.id in DIVERGENCES:
         theirs, ours, _, _ = DIVERGENCES[case.id]
         assert (case.delta_spark, outcome) == (theirs, ours)
@@ -79,12 +79,12 @@ def test_the_register_lists_differences_only_and_calls_them_by_their_name():
 def test_delta_spark_does_what_the_scenarios_say(quick_spark, fresh_path):
     # Most of a scenario is waiting for tiny jobs, so a few run at once.
     with ThreadPoolExecutor(4) as pool:
-        theirs = list(pool.map(lambda case: on_spark(quick_spark, case, fresh_path()), CASES))
+        theirs = list(pool.map(lambda case: play(spark_session(quick_spark, case, fresh_path())), CASES))
 
     said = {case.id: outcome.text for case, outcome in zip(CASES, theirs, strict=True)}
     assert said == {case.id: case.delta_spark for case in CASES}
     for case, outcome in zip(CASES, theirs, strict=True):
-        ours = on_refdelta(case, fresh_path())
+        ours = play(core_session(case, fresh_path()))
         # refdelta reads no file that delta-spark's pruning spares; and where both agree, they leave the same table.
         assert all(ours.read[name] <= read for name, read in outcome.read.items()), case.id
         assert case.id in DIVERGENCES or ours.files == outcome.files, case.id

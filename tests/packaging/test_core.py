@@ -19,7 +19,7 @@ import pytest
 from by_path import generator, loaded
 from refdelta.conformance.cases import Case, cases
 from refdelta.conformance.core_transactions import CoreTransaction
-from refdelta.conformance.replay import play
+from refdelta.conformance.replay import LogSession, core_session, play
 from refdelta.core.commit import effects
 from refdelta.errors import ConcurrentModificationError
 
@@ -193,6 +193,8 @@ def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: Case):
     def verdict(outcome):
         return {name: (failure.error, failure.rule) for name, failure in outcome.failures.items()}, outcome.files
 
-    own = play(case, tmp_path / "own", lambda at, transaction: CoreTransaction(case, at, transaction))
-    foreign = play(case, tmp_path / "foreign", lambda at, transaction: OnExample(example, case, at, transaction))
+    own = play(core_session(case, tmp_path / "own"))
+    foreign = play(
+        LogSession(case, tmp_path / "foreign", lambda at, transaction: OnExample(example, case, at, transaction))
+    )
     assert verdict(foreign) == verdict(own)

@@ -25,7 +25,10 @@ OWN: Final[Mapping[str, str]] = {
     "refdelta": f"{_HERE}.refdelta_engine:Rows",
     "refdelta-files": f"{_HERE}.refdelta_engine:Files",
     "delta-spark": f"{_HERE}.delta_spark:DeltaSpark",
+    "delta-kernel": f"{_HERE}.delta_kernel:DeltaKernel",
     "deltalake": f"{_HERE}.deltalake_engine:DeltaRs",
+    "polars": f"{_HERE}.polars_engine:Polars",
+    "duckdb": f"{_HERE}.duckdb_engine:DuckDB",
     "pyiceberg": f"{_HERE}.pyiceberg_engine:PyIceberg",
 }
 """The adapters of this package."""

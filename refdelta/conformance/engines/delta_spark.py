@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.core_transactions import SparkTransaction, short
+from refdelta.conformance.core_transactions import short
 from refdelta.conformance.engines import EngineUnavailableError, Left, NotSupportedError, Session, one_statement
 from refdelta.conformance.engines.refdelta_engine import as_pairs
 from refdelta.conformance.judge import SERIALIZABLE, WRITE_SERIALIZABLE
-from refdelta.conformance.replay import LogSession
+from refdelta.conformance.replay import spark_session
 from refdelta.conformance.statements import Statement
 from refdelta.crosscheck import oracle
 from refdelta.errors import InternalError
@@ -57,12 +57,7 @@ class DeltaSpark:
         """Make the table."""
         if case.kind == "statements":
             return _Statements(self.spark, case, folder)
-        first = case.commits[0]
-        return LogSession(
-            case,
-            folder,
-            lambda path, transaction: SparkTransaction(self.spark, path, transaction, first=transaction.name == first),
-        )
+        return spark_session(self.spark, case, folder)
 
     def close(self) -> None:
         """Stop the session."""

@@ -6,6 +6,7 @@ its handle is opened; the statement runs, and its commit is checked against the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,19 +34,27 @@ class DeltaRs:
 
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
-        return _Statements(case, folder)
+        return HandleSession(case, folder, _run)
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class _Statements:
-    def __init__(self, case: Case, folder: Path) -> None:
+class HandleSession:
+    """A case of statements whose transactions are handles of deltalake.
+
+    Args:
+        case: the case.
+        folder: where to make the table.
+        execute: runs a statement on a handle. Raises ``NotSupportedError`` for one that the engine does not have.
+    """
+
+    def __init__(self, case: Case, folder: Path, execute: Callable[[Any, Statement], None]) -> None:
         from deltalake import DeltaTable, write_deltalake
 
         if case.table.get("properties"):
             raise NotSupportedError(f"the properties {', '.join(case.table['properties'])}")
-        self.case, self.path = case, str(folder)
+        self.case, self.path, self._execute = case, str(folder), execute
         properties = {} if case.level == "default" else {"delta.isolationLevel": case.level}
         DeltaTable.create(
             self.path, SCHEMA, partition_by=case.partition_columns or None, configuration=dict(properties)
@@ -55,6 +64,7 @@ class _Statements:
         self.begun: dict[str, Any] = {}
 
     def begin(self, name: str) -> None:
+        """Open a handle."""
         from deltalake import DeltaTable
 
         if one_statement(self.case, name).verb == "copy":
@@ -62,20 +72,23 @@ class _Statements:
         self.begun[name] = DeltaTable(self.path)
 
     def commit(self, name: str) -> Failure | None:
+        """Run the statement on its handle. Returns the failure, or None."""
         from deltalake.exceptions import CommitFailedError
 
         try:
-            _run(self.begun[name], one_statement(self.case, name))
+            self._execute(self.begun[name], one_statement(self.case, name))
         except CommitFailedError as error:
             return Failure(type(error).__name__, " ".join(str(error).split()))
         return None
 
     def left(self) -> Left:
+        """The rows, read by a new handle."""
         from deltalake import DeltaTable
 
         return as_pairs(DeltaTable(self.path).to_pyarrow_table())
 
     def close(self) -> None:
+        """Let go of the handles."""
         self.begun.clear()
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from refdelta import DeltaTable, __version__, write_deltalake
 from refdelta.api.transaction import WriteTransaction
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.core_transactions import CoreTransaction, short
+from refdelta.conformance.core_transactions import short
 from refdelta.conformance.engines import Left, Session
-from refdelta.conformance.replay import LogSession
+from refdelta.conformance.replay import core_session
 from refdelta.conformance.statements import COLUMNS, Statement, copied
 from refdelta.errors import ConcurrentModificationError
 
@@ -32,7 +32,7 @@ class Rows:
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
         if case.kind == "actions":
-            return LogSession(case, folder, lambda path, transaction: CoreTransaction(case, path, transaction))
+            return core_session(case, folder)
         return _Statements(case, folder, vectors=self._vectors)
 
     def close(self) -> None:
@@ -47,14 +47,19 @@ class Files(Rows):
     _vectors = False
 
 
+def make_table(case: Case, folder: Path, *, vectors: bool) -> None:
+    """Make the table of a case of statements, also for engines that only write to one."""
+    own = {} if case.level == "default" else {"delta.isolationLevel": case.level}
+    properties = {**own, "delta.enableDeletionVectors": str(vectors).lower(), **case.table.get("properties", {})}
+    DeltaTable.create(folder, SCHEMA, partition_by=case.partition_columns or None, configuration=properties)
+    for rows in case.table["rows"]:
+        write_deltalake(folder, as_arrow(rows), mode="append")
+
+
 class _Statements:
     def __init__(self, case: Case, folder: Path, *, vectors: bool) -> None:
         self.case, self.folder = case, folder
-        own = {} if case.level == "default" else {"delta.isolationLevel": case.level}
-        properties = {**own, "delta.enableDeletionVectors": str(vectors).lower(), **case.table.get("properties", {})}
-        DeltaTable.create(folder, SCHEMA, partition_by=case.partition_columns or None, configuration=properties)
-        for rows in case.table["rows"]:
-            write_deltalake(folder, as_arrow(rows), mode="append")
+        make_table(case, folder, vectors=vectors)
         self.begun: dict[str, WriteTransaction] = {}
 
     def begin(self, name: str) -> None:

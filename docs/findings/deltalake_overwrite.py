@@ -1,0 +1,30 @@
+"""deltalake: an overwrite over an append keeps the appended rows, also in a table that is Serializable.
+
+Needs deltalake and pyarrow only: ``python deltalake_overwrite.py``.
+"""
+
+import tempfile
+
+import deltalake
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+print("deltalake", deltalake.__version__)
+
+path = tempfile.mkdtemp()
+write_deltalake(path, pa.table({"k": [0, 1]}), configuration={"delta.isolationLevel": "Serializable"})
+
+first, second = DeltaTable(path), DeltaTable(path)
+write_deltalake(first, pa.table({"k": [10]}), mode="append")
+try:
+    write_deltalake(second, pa.table({"k": [13]}), mode="overwrite")
+    ended = "committed"
+except deltalake.exceptions.CommitFailedError as error:
+    ended = f"refused: {error}"
+
+print("the log:", [f"{one['version']} {one['operationParameters'].get('mode')}" for one in DeltaTable(path).history()])
+print("the overwrite:", ended)
+print(
+    "rows: expected [13], or a refusal and [0, 1, 10]; found",
+    sorted(DeltaTable(path).to_pyarrow_table()["k"].to_pylist()),
+)
