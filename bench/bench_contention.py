@@ -19,20 +19,19 @@ import deltalake
 import pytest
 from contest import Engine, Goal, ahead
 from racing import (
-    Deltalake,
-    OnSpark,
     Race,
     judge_own,
     judge_rows,
     own,
-    prepare_deltalake,
-    prepare_own,
     warm,
 )
 
 import refdelta
 from refdelta.racing.crew import Crew
-from refdelta.racing.mixes import Mix, first_pieces
+from refdelta.racing.engines.of_delta_spark import DeltaSparkEngine
+from refdelta.racing.engines.of_deltalake import DeltalakeEngine
+from refdelta.racing.mixes import APPENDS, MIXES
+from refdelta.racing.throughput import prepare
 
 WRITERS = (1, 2, 4, 8)
 ALONE = "refdelta, one writer"
@@ -56,12 +55,12 @@ def threads():
 
 
 @pytest.mark.parametrize("writers", WRITERS)
-@pytest.mark.parametrize("mix", [mix.value for mix in Mix])
+@pytest.mark.parametrize("mix", ["appends", "rows", "same-rows", "optimize"])
 def bench_contention(contest, size, folder, crew, request, mix, writers):
     if writers > size(smoke=2, default=8):
         pytest.skip("more writers than a smoke run has")
-    mix = Mix(mix)
-    commits = size(smoke=4, default=64 if mix is Mix.APPENDS else 24, full=200)
+    mix = MIXES[mix]
+    commits = size(smoke=4, default=64 if mix is APPENDS else 24, full=200)
     numbers = itertools.count()
 
     def fresh() -> str:
@@ -76,7 +75,7 @@ def bench_contention(contest, size, folder, crew, request, mix, writers):
             writers,
             commits,
             fresh=fresh,
-            made=partial(prepare_own, mix=mix, options=options),
+            made=partial(prepare, mix=mix, storage_options=options),
             judge=partial(judge_own, mix=mix, options=options),
             calm=calm,
         )
@@ -85,7 +84,7 @@ def bench_contention(contest, size, folder, crew, request, mix, writers):
     engines = [refdelta_engine("refdelta", "no fsync, handle kept")]
     if writers > 1:
         engines.append(refdelta_engine(ALONE, "no fsync", writers=1))
-    if mix is Mix.APPENDS:
+    if mix is APPENDS:
         engines.append(refdelta_engine("refdelta, fsync", "as by default", options={}))
     else:
         engines.append(refdelta_engine("refdelta, by files", "no fsync, row-level off", row_level=False))
@@ -109,14 +108,15 @@ def _deltalake(crew, mix, writers, commits, fresh) -> Engine:
     def read(folder: str):
         return refdelta.DeltaTable(folder).to_pyarrow_table()
 
+    engine = DeltalakeEngine()
     race = Race(
         crew,
-        lambda folder: partial(Deltalake, folder, mix, {}),
+        lambda folder: partial(engine.open, folder, mix, {}),
         mix,
         writers,
         commits,
         fresh=fresh,
-        made=partial(prepare_deltalake, mix=mix, options={}),
+        made=lambda folder: engine.prepare(folder, mix, {}),
         judge=partial(judge_rows, read, mix=mix),
     )
     settings = f"{deltalake.__version__}, no fsync, handle kept, its own retries; it writes no deletion vectors"
@@ -124,29 +124,18 @@ def _deltalake(crew, mix, writers, commits, fresh) -> Engine:
 
 
 def _on_spark(spark, threads, mix, writers, commits, fresh) -> Engine:
-    OnSpark.session = spark
+    DeltaSparkEngine.session = spark
+    engine = DeltaSparkEngine()
     all_commits, commits = commits, min(commits, 32)
-
-    def made(folder: str) -> None:
-        spark.sql(
-            f"CREATE TABLE delta.`{folder}` (id BIGINT, n BIGINT) USING delta "
-            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-        )
-        for piece in first_pieces(mix):
-            spark.createDataFrame(piece).coalesce(1).write.format("delta").mode("append").save(folder)
-
-    def read(folder: str):
-        return spark.read.format("delta").load(folder).toArrow()
-
     race = Race(
         threads,
-        lambda folder: partial(OnSpark, folder, mix),
+        lambda folder: partial(engine.open, folder, mix, {}),
         mix,
         writers,
         commits,
         fresh=fresh,
-        made=made,
-        judge=partial(judge_rows, read, mix=mix),
+        made=lambda folder: engine.prepare(folder, mix, {}),
+        judge=partial(judge_rows, lambda folder: engine.rows(folder, {}), mix=mix),
     )
     settings, share = "threads of one Java process, SQL", commits / all_commits
     return Engine("delta-spark", race.run, race.before, race.after, settings, every=3, share=share)

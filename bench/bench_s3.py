@@ -19,7 +19,6 @@ import pytest
 from bench_log import RARELY, SCHEMA, commit_refdelta
 from contest import Engine, Goal, ahead
 from racing import (
-    Deltalake,
     Floor,
     Race,
     judge_own,
@@ -29,8 +28,9 @@ from racing import (
 
 import refdelta
 from refdelta.racing.crew import Crew
+from refdelta.racing.engines.of_deltalake import DeltalakeEngine
+from refdelta.racing.mixes import APPENDS
 from refdelta.racing.mixes import SCHEMA as ROWS
-from refdelta.racing.mixes import Mix
 from servers.install import ServerUnavailableError
 from servers.proxy import Proxy
 from servers.running import S3Server
@@ -98,10 +98,10 @@ def bench_s3_appends(contest, size, crew, proxy, server, writers):
         return refdelta.DeltaTable(folder, storage_options=direct).to_pyarrow_table()
 
     def engine(name, settings, hands, made, judge) -> Engine:
-        race = Race(crew, hands, Mix.APPENDS, writers, commits, fresh=lambda: proxy.place().uri, made=made, judge=judge)
+        race = Race(crew, hands, APPENDS, writers, commits, fresh=lambda: proxy.place().uri, made=made, judge=judge)
         return Engine(name, requests(proxy, race.run, commits), race.before, race.after, settings)
 
-    mix = Mix.APPENDS
+    mix = APPENDS
     engines = [
         engine(
             "refdelta",
@@ -113,7 +113,7 @@ def bench_s3_appends(contest, size, crew, proxy, server, writers):
         engine(
             "deltalake",
             f"{deltalake.__version__}, handle kept, conditional puts, a checkpoint each 100 versions",
-            lambda folder: partial(Deltalake, folder, mix, theirs),
+            lambda folder: partial(DeltalakeEngine().open, folder, mix, theirs),
             made,
             partial(judge_rows, read, mix=mix),
         ),

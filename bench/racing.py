@@ -1,4 +1,4 @@
-"""Other engines in the races of :mod:`refdelta.racing`: how each opens a table, commits to it and is checked."""
+"""Races of :mod:`refdelta.racing` as parts of a contest, and the floor of those on an object store."""
 
 from __future__ import annotations
 
@@ -15,81 +15,12 @@ import refdelta
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.log.location import open_location
 from refdelta.racing.crew import Crew, Shift
-from refdelta.racing.mixes import SCHEMA, Mix, check_rows, first_pieces, statement
-from refdelta.racing.throughput import Acknowledged, Own, Tally, check, jobs, prepare, summed
+from refdelta.racing.engines.of_deltalake import DeltalakeEngine
+from refdelta.racing.mixes import APPENDS, SAME_ROWS, Mix, check_rows
+from refdelta.racing.throughput import Acknowledged, Own, OwnEngine, Tally, check, jobs, summed
 from refdelta_storage import Committed
 
 Options = Mapping[str, str]
-
-
-class Deltalake:
-    """deltalake's handle, kept; it moves to the newest version before a change, as refdelta's does by itself.
-
-    deltalake writes no deletion vectors: a change of a row writes its file anew.
-    """
-
-    unknown: tuple[type[Exception], ...] = ()
-
-    def __init__(self, folder: str, mix: Mix, options: Options) -> None:
-        import deltalake  # the one who compares imports it, and not every benchmark's process
-        from deltalake.exceptions import CommitFailedError
-
-        self._deltalake, self._mix = deltalake, mix
-        self.aborts = (CommitFailedError,)
-        self._table = deltalake.DeltaTable(folder, storage_options=dict(options))
-
-    def commit(self, task: int) -> Acknowledged:
-        wanted, table = statement(self._mix, task), self._table
-        if wanted.what == "append":
-            self._deltalake.write_deltalake(table, wanted.rows, mode="append")
-            return Acknowledged(None)
-        table.update_incremental()
-        if wanted.what == "delete":
-            table.delete(wanted.predicate)
-        else:
-            table.update({"n": "n + 1"}, predicate=wanted.predicate)
-        return Acknowledged(None)
-
-    def compact(self) -> Acknowledged | None:
-        self._table.update_incremental()
-        return Acknowledged(None) if self._table.optimize.compact()["numFilesAdded"] else None
-
-
-def prepare_deltalake(folder: str, mix: Mix, options: Options) -> None:
-    import deltalake
-
-    table = deltalake.DeltaTable.create(folder, deltalake.Schema.from_arrow(SCHEMA), storage_options=dict(options))
-    for piece in first_pieces(mix):
-        deltalake.write_deltalake(table, piece, mode="append")
-
-
-class OnSpark:
-    """delta-spark's SQL, from threads of one Java process: the table has deletion vectors."""
-
-    unknown: tuple[type[Exception], ...] = ()
-    session: Any = None  # of all threads; it cannot be handed to them in another way
-
-    def __init__(self, folder: str, mix: Mix) -> None:
-        from delta import exceptions
-
-        self._name, self._mix = f"delta.`{folder}`", mix
-        # They have no base of their own in common.
-        self.aborts = tuple(kind for name, kind in vars(exceptions).items() if "Concurrent" in name)
-
-    def commit(self, task: int) -> Acknowledged:
-        wanted, sql = statement(self._mix, task), self.session.sql
-        if wanted.rows is not None:
-            values = ", ".join(f"({row['id']}, {row['n']})" for row in wanted.rows.to_pylist())
-            sql(f"INSERT INTO {self._name} VALUES {values}")
-        elif wanted.what == "delete":
-            sql(f"DELETE FROM {self._name} WHERE {wanted.predicate}")
-        else:
-            sql(f"UPDATE {self._name} SET n = n + 1 WHERE {wanted.predicate}")
-        return Acknowledged(None)
-
-    def compact(self) -> Acknowledged | None:
-        (told,) = self.session.sql(f"OPTIMIZE {self._name}").collect()
-        return Acknowledged(None) if told["metrics"]["numFilesAdded"] else None
 
 
 class Floor:
@@ -119,11 +50,11 @@ class Floor:
 def warm() -> Callable[[Shift], None]:
     """A job that has each process commit once by either engine, to tables of its own."""
     with tempfile.TemporaryDirectory() as parent:
-        for mix in (Mix.APPENDS, Mix.SAME_ROWS):
-            for name, made, hands in (("r", prepare_own, own), ("d", prepare_deltalake, theirs)):
+        for mix in (APPENDS, SAME_ROWS):
+            for name, engine in (("r", OwnEngine()), ("d", DeltalakeEngine())):
                 folder = f"{parent}/{mix}-{name}"
-                made(folder, mix, {})
-                hands(folder, mix, None, {})().commit(0)
+                engine.prepare(folder, mix, {})
+                engine.open(folder, mix, {}).commit(0)
     return lambda _: None
 
 
@@ -170,7 +101,7 @@ class Race:
         told = summed(self._mix, self._writers, self._tallies)
         figures = {"commits/s": told.commits_per_second, "abort rate": told.abort_rate}
         figures |= {f"{name} ms": value for name, value in told.latency.items() if name != "p90"}
-        return figures | ({"compactions": told.compactions} if self._mix is Mix.OPTIMIZE else {})
+        return figures | ({"compactions": told.compactions} if self._mix.compacts else {})
 
     def after(self, folder: str) -> None:
         aborts = summed(self._mix, self._writers, self._tallies).aborts
@@ -182,14 +113,6 @@ class Race:
 
 def own(folder: str, mix: Mix, row_level: bool | None, options: Options) -> Callable[[], Own]:
     return partial(Own, folder, mix, row_level, dict(options))
-
-
-def theirs(folder: str, mix: Mix, _row_level: bool | None, options: Options) -> Callable[[], Deltalake]:
-    return partial(Deltalake, folder, mix, dict(options))
-
-
-def prepare_own(folder: str, mix: Mix, options: Options) -> None:
-    prepare(folder, mix, options)
 
 
 def judge_own(folder: str, tallies: Sequence[Tally], mix: Mix, options: Options) -> list[str]:

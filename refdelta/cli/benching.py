@@ -21,20 +21,15 @@ from refdelta.cli.group import app, rows_or_files, storage_options
 from refdelta.cli.render import echo_json, echo_table, say
 from refdelta.errors import DeltaError
 from refdelta.racing.crew import RaceFailedError
-from refdelta.racing.mixes import ROWS, Mix, mix_of
+from refdelta.racing.engines import ENGINES
+from refdelta.racing.mixes import MIXES, ROWS, mix_of
 from refdelta.racing.throughput import BenchEngine, OwnEngine, Race, find_engine, race
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted
 
 _COMMITS = 200
-_ALL = "all"
+_ALL = {"all": ("appends", "rows", "same-rows", "optimize"), "every": tuple(MIXES)}
 _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
-_TEXT = {
-    Mix.APPENDS: "each commit appends 10 rows",
-    Mix.ROWS: "each deletes another row of one file",
-    Mix.SAME_ROWS: "all update the same rows; a loser begins anew",
-    Mix.OPTIMIZE: "each updates another row, beside OPTIMIZE",
-}
 
 
 @app.command(
@@ -59,11 +54,11 @@ _TEXT = {
     "mixes",
     metavar="NAME|WEIGHTS|FILE",
     multiple=True,
-    default=[Mix.APPENDS.value],
+    default=["appends"],
     show_default=True,
-    help="; ".join(f"{mix}: {text}" for mix, text in _TEXT.items())
-    + "; all: these four; weights such as append=6,delete=1,update=3,same-rows=1; or a TOML file of weights, rows, "
-    "files and optimize = true. May be repeated.",
+    help="; ".join(f"{name}: {mix.text}" for name, mix in MIXES.items())
+    + "; all: the first four; every; weights such as append=6,delete=1,update=3,same-rows=1; or a TOML file of "
+    "weights, rows, files and optimize = true. May be repeated.",
 )
 @click.option(
     "--warm-up",
@@ -79,7 +74,14 @@ _TEXT = {
     metavar="NAME",
     default="refdelta",
     show_default=True,
-    help="Another engine: an entry point of the group refdelta.bench_engines, or module:object.",
+    help=f"Another engine: {', '.join(ENGINES)}; an entry point of the group refdelta.bench_engines; or module:object.",
+)
+@click.option(
+    "--engine-option",
+    "engine_options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An argument of the engine, such as database=postgresql+psycopg://... of those with a catalog.",
 )
 @click.option("--plot", metavar="FILE", help="Draw the figures: .svg, .png or .pdf; needs matplotlib.")
 @rows_or_files
@@ -95,6 +97,7 @@ def bench(
     warm_up: int,
     seed: int | None,
     engine_name: str,
+    engine_options: tuple[str, ...],
     plot: str | None,
     row_level: bool | None,
     threads: bool,
@@ -116,9 +119,12 @@ def bench(
     draw = _drawing(plot)
     most = commits if commits is not None else _COMMITS if seconds is None else None
     seed = secrets.randbelow(2**31) if seed is None else seed
-    named = [name for given in mixes for name in (Mix if given == _ALL else (given,))]
+    named = [name for given in mixes for name in _ALL.get(given, (given,))]
     chosen = [mix_of(name, seed) for name in dict.fromkeys(named)]
-    engine = OwnEngine(row_level) if engine_name == "refdelta" else find_engine(engine_name)
+    own = engine_name == "refdelta"
+    if own and engine_options:
+        raise click.UsageError("--engine-option is of another --engine")
+    engine = OwnEngine(row_level) if own else find_engine(engine_name, **_pairs(engine_options))
     races: list[Race] = []
     failure: DeltaError | None = None
     with StatusLine() as line:
@@ -154,6 +160,13 @@ def bench(
     wrong = [f"{one.mix}: {problem}" for one in races for problem in one.problems]
     if wrong:
         raise RaceFailedError(f"the log or the rows differ from what was acknowledged: {'; '.join(wrong)}")
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    for text in given:
+        if "=" not in text:
+            raise click.UsageError(f"--engine-option {text}: say NAME=VALUE")
+    return dict(text.split("=", 1) for text in given)
 
 
 def _progress(line: StatusLine, mix: str, commits: int | None, seconds: float | None) -> Callable[[int], None]:
@@ -241,7 +254,10 @@ def _draw(plot: str, races: list[Race]) -> None:
 
 
 def _show(races: list[Race], machine: dict[str, Any]) -> None:
-    names = ("mix", "writers", "commits", "seconds", "commits/s", "aborts", "puts", "p50 ms", "p90 ms", "p99 ms")
+    names = (
+        *("mix", "writers", "commits", "seconds", "commits/s", "aborts", "puts", "p50 ms", "p90 ms", "p99 ms"),
+        "CPU ms",
+    )
     echo_table(
         names,
         [
@@ -254,6 +270,7 @@ def _show(races: list[Race], machine: dict[str, Any]) -> None:
                 f"{sum(one.aborts.values()):,}",
                 f"{one.attempts:,}",
                 *(f"{value:,.1f}" for value in one.latency.values()),
+                "" if one.cpu_ms is None else f"{one.cpu_ms:,.1f}",
             )
             for one in races
         ],
@@ -262,6 +279,10 @@ def _show(races: list[Race], machine: dict[str, Any]) -> None:
     for one in races:
         for error, count in one.aborts.items():
             say(f"{one.mix}: {count:,} x {error}, the first: {one.first_errors.get(error, '')}")
+        if one.reads:
+            say(f"{one.mix}: beside {one.reads:,} reads")
+        if one.growth is not None:
+            say(f"{one.mix}: the last tenth of the commits took {one.growth:.2f} times as long as the first")
         if one.compactions:
             say(f"{one.mix}: beside {one.compactions:,} compactions")
     versions = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in _FACTS)

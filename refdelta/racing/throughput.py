@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,17 +36,19 @@ from refdelta.errors import (
     unknown_name,
 )
 from refdelta.racing.crew import Crew, Job, RaceFailedError, Shift
-from refdelta.racing.mixes import SCHEMA, AnyMix, Mix, WeightedMix, check_rows, first_pieces, most_tasks, statement
+from refdelta.racing.engines import ENGINES
+from refdelta.racing.mixes import APPENDS, MIXES, SCHEMA, Mix, Statement, check_rows, first_pieces, statement
 from refdelta.transaction import background
 from refdelta.transaction.options import CommitProperties
 from refdelta.wording import counted
 
-_NOTE = "refdelta-bench "
+NOTE = "refdelta-bench "
 _COMPACTION = -1
 GROUP = "refdelta.bench_engines"
 """The entry points of packages with a :class:`BenchEngine`."""
 _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
+_LEAST_GROWN = 100
 
 
 # --- results of writers --------------------------------------------------------------------------------------------
@@ -54,14 +56,17 @@ _LONGEST_PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """The result of a commit: its version, if the engine reports it, and the number of puts to the log."""
+    """The result of a commit: its version, if the engine reports it, and the number of puts to the log; and its place
+    in the version, where that has several transactions.
+    """
 
     version: int | None
     attempts: int = 1
+    member: int | None = None
 
 
 class Hands(Protocol):
-    """An engine's handle on the table of a race.
+    """An engine's handle on the table of a race. Where it has a method ``close``, that is called at the end.
 
     Attributes:
         aborts: the exceptions of a commit that lost to another writer: the task is repeated.
@@ -71,8 +76,8 @@ class Hands(Protocol):
     aborts: tuple[type[Exception], ...]
     unknown: tuple[type[Exception], ...]
 
-    def commit(self, task: int) -> Acknowledged:
-        """Do a task and commit it."""
+    def commit(self, task: int) -> Acknowledged | None:
+        """Do a task and commit it; None for a task that only reads."""
 
     def compact(self) -> Acknowledged | None:
         """Compact all files and commit; None if there was nothing to do."""
@@ -89,14 +94,14 @@ class BenchEngine(Protocol):
     def versions(self) -> Mapping[str, str]:
         """By name, the versions of its packages."""
 
-    def prepare(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> None:
+    def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
         """Create the table of a race, with the rows of :func:`~refdelta.racing.mixes.first_pieces`, in a new folder."""
 
-    def open(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> Hands:
+    def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> Hands:
         """Open the table, once in each writer. :func:`refdelta.racing.mixes.statement` has the statement of a task."""
 
     def check(
-        self, folder: str, mix: AnyMix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
+        self, folder: str, mix: Mix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
     ) -> Sequence[str]:
         """The errors in the table after a race; :func:`refdelta.racing.mixes.check_rows` finds those of its rows."""
 
@@ -110,18 +115,21 @@ class RaceCommit:
     attempts: int
     began: float
     ended: float
+    member: int | None = None
 
 
 @dataclass
 class Tally:
     """The results of one writer; ``unknown`` are the tasks with an unknown outcome, ``first`` the first message of
-    each class of error.
+    each class of error, ``reads`` the number of tasks that only read, ``cpu`` the processor seconds of its process.
     """
 
     commits: list[RaceCommit] = field(default_factory=list)
     aborts: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     unknown: list[int] = field(default_factory=list)
+    reads: int = 0
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,11 @@ class Race:
         engine: the name of the engine.
         first_errors: by the class of the error, the message of one of the first.
         warm_up: the number of commits before the clock started, to a table of their own.
-        seed: the seed of pauses and weighted mixes.
+        seed: the seed of pauses and mixes.
+        reads: the number of tasks that only read; they are in no other figure.
+        cpu_ms: processor milliseconds of the writers' processes, for each commit, reads and lost work included; None
+            where the work is done by other processes.
+        growth: the median latency of the last tenth of the commits over that of the first; None under 100 commits.
     """
 
     mix: str
@@ -157,6 +169,9 @@ class Race:
     first_errors: Mapping[str, str] = field(default_factory=dict)
     warm_up: int = 0
     seed: int = 0
+    reads: int = 0
+    cpu_ms: float | None = None
+    growth: float | None = None
 
     @property
     def commits_per_second(self) -> float:
@@ -176,7 +191,7 @@ class Race:
 def race(
     uri: str,
     *,
-    mix: AnyMix | str = Mix.APPENDS,
+    mix: Mix | str = APPENDS,
     writers: int = 4,
     commits: int | None = None,
     seconds: float | None = None,
@@ -192,9 +207,9 @@ def race(
 
     Args:
         uri: an existing folder, or a URI under which objects can be made.
-        mix: the kind of writers: the name of a fixed one, or a :class:`refdelta.racing.mixes.WeightedMix`.
+        mix: the kind of writers: the name of a fixed one, or a :class:`refdelta.racing.mixes.Mix`.
         writers: the number of writers.
-        commits: the number of commits of all writers, at most :func:`refdelta.racing.mixes.most_tasks`.
+        commits: the number of commits of all writers, at most :func:`refdelta.racing.mixes.Mix.most_tasks`.
         seconds: the time, instead of ``commits``; also ends when no task is left.
         row_level: whether conflicts are decided by rows, as in :class:`refdelta.CommitProperties`; refdelta alone.
         threads: whether the writers are threads of this process, and not processes.
@@ -222,32 +237,41 @@ def race(
                 by.prepare(folder, mix, options)
                 crew.ready(jobs(functools.partial(by.open, folder, mix, options), mix, writers, seed=seed))
                 if not measured:
-                    crew.go(tasks=min(warm_up * writers, most_tasks(mix)))
+                    crew.go(tasks=min(warm_up * writers, mix.most_tasks))
                     continue
-                tallies = crew.go(tasks=commits or most_tasks(mix), seconds=seconds, watch=watch)
+                used = time.process_time()
+                tallies = crew.go(tasks=commits or mix.most_tasks, seconds=seconds, watch=watch)
+                used = time.process_time() - used
                 problems = by.check(folder, mix, tallies, options)
+    if threads:  # each of them sees the processor time of all
+        tallies = [replace(tally, cpu=used / len(tallies)) for tally in tallies]
     told = summed(mix, writers, tallies, problems=problems)
     return replace(told, engine=by.name, warm_up=warm_up * writers, seed=seed)
 
 
-def find_engine(name: str) -> BenchEngine:
-    """The engine of this name: ``refdelta``, an entry point of the group ``refdelta.bench_engines``, or
-    ``module:object``.
+def find_engine(name: str, **options: str) -> BenchEngine:
+    """The engine of this name: one of :data:`refdelta.racing.engines.ENGINES`, an entry point of the group
+    ``refdelta.bench_engines``, or ``module:object``.
+
+    Args:
+        name: the name.
+        options: the arguments of its class, such as the ``database`` of a catalog.
 
     Raises:
         InvalidArgumentError: there is none, or it cannot be imported, or lacks a method.
     """
-    if name == "refdelta":
-        return OwnEngine()
     announced = entry_points(group=GROUP)
     found = next((one for one in announced if one.name == name), None)
-    if found is None and ":" not in name:
-        known = ["refdelta", *sorted(announced.names)]
+    path = ENGINES.get(name, name)
+    if found is None and ":" not in path:
+        known = [*ENGINES, *sorted(announced.names)]
         raise InvalidArgumentError(f"{unknown_name('engine', name, known)}; or say module:object")
-    point = found or EntryPoint(name, name, GROUP)
+    point = found or EntryPoint(name, path, GROUP)
     try:
         made = point.load()
-        engine: BenchEngine = made() if isinstance(made, type) else made
+        engine: BenchEngine = made(**options) if isinstance(made, type) else made
+    except InvalidArgumentError:
+        raise
     except Exception as error:
         raise InvalidArgumentError(f"the engine {name} cannot be loaded: {type(error).__name__}: {error}") from error
     lacking = [part for part in ("name", "versions", "prepare", "open", "check") if not hasattr(engine, part)]
@@ -256,18 +280,16 @@ def find_engine(name: str) -> BenchEngine:
     return engine
 
 
-def _checked(
-    mix: AnyMix | str, writers: int, commits: int | None, seconds: float | None, uri: str, threads: bool
-) -> AnyMix:
-    if not isinstance(mix, WeightedMix) and mix not in {*Mix}:
-        raise InvalidArgumentError(f"mix is one of {', '.join(Mix)}, not {mix!r}{suggestion(mix, Mix)}")
-    chosen = mix if isinstance(mix, WeightedMix) else Mix(mix)
+def _checked(mix: Mix | str, writers: int, commits: int | None, seconds: float | None, uri: str, threads: bool) -> Mix:
+    if not isinstance(mix, Mix) and mix not in MIXES:
+        raise InvalidArgumentError(f"mix is one of {', '.join(MIXES)}, not {mix!r}{suggestion(mix, MIXES)}")
+    chosen = mix if isinstance(mix, Mix) else MIXES[mix]
     if writers < 1:
         raise InvalidArgumentError(f"a race needs a writer, not {writers}")
     if (commits is None) == (seconds is None):
         raise InvalidArgumentError("a race ends after so many commits or after so many seconds: say one of the two")
-    if commits is not None and not 1 <= commits <= most_tasks(chosen):
-        raise InvalidArgumentError(f"commits is between 1 and {most_tasks(chosen):,}, not {commits}")
+    if commits is not None and not 1 <= commits <= chosen.most_tasks:
+        raise InvalidArgumentError(f"commits is between 1 and {chosen.most_tasks:,}, not {commits}")
     if seconds is not None and not seconds > 0:
         raise InvalidArgumentError(f"seconds is more than 0, not {seconds}")
     if uri.lower().startswith("memory:") and not threads:
@@ -297,46 +319,78 @@ def fresh_folder(uri: str, storage_options: Mapping[str, str] | None = None) -> 
             shutil.rmtree(here, ignore_errors=True)
 
 
-def prepare(folder: str, mix: AnyMix, storage_options: Mapping[str, str] | None = None) -> None:
-    """Make the table of a race, with deletion vectors."""
-    vectors = {"delta.enableDeletionVectors": "true"}
-    table = DeltaTable.create(folder, SCHEMA, configuration=vectors, storage_options=storage_options)
+def prepare(folder: str, mix: Mix, storage_options: Mapping[str, str] | None = None, *, vectors: bool = True) -> None:
+    """Make the table of a race, with deletion vectors unless said."""
+    configuration = {"delta.enableDeletionVectors": str(vectors).lower()}
+    fill(DeltaTable.create(folder, SCHEMA, configuration=configuration, storage_options=storage_options), mix)
+
+
+def fill(table: DeltaTable, mix: Mix) -> None:
+    """Write the first rows of a race."""
     for piece in first_pieces(mix):
         write_deltalake(table, piece, mode="append")
 
 
 class Own:
-    """The :class:`Hands` of refdelta, with one handle for all commits."""
+    """The :class:`Hands` of refdelta, with one handle for all commits.
+
+    Args:
+        table: the table; or its folder, with ``storage_options``.
+        mix: the kind of writers.
+        row_level: as for :func:`race`.
+        storage_options: the options of the store.
+        group: the value of :attr:`refdelta.CommitProperties.group`.
+    """
 
     aborts: tuple[type[Exception], ...] = (CommitFailedError,)
     unknown: tuple[type[Exception], ...] = (CommitOutcomeUnknownError,)
 
-    def __init__(self, folder: str, mix: AnyMix, row_level: bool | None, storage_options: Mapping[str, str]) -> None:
-        self._table = DeltaTable(folder, storage_options=storage_options)
-        self._mix, self._row_level = mix, row_level
+    def __init__(
+        self,
+        table: DeltaTable | str,
+        mix: Mix,
+        row_level: bool | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        group: str | None = None,
+    ) -> None:
+        self._table = DeltaTable(table, storage_options=storage_options) if isinstance(table, str) else table
+        self._mix, self._row_level, self._group = mix, row_level, group
 
-    def commit(self, task: int) -> Acknowledged:
+    def commit(self, task: int) -> Acknowledged | None:
         """See :meth:`Hands.commit`."""
         wanted, how = statement(self._mix, task), self._how(task)
-        if wanted.what == "append":
-            result = write_deltalake(self._table, wanted.rows, mode="append", commit_properties=how)
-        elif wanted.what == "delete":
-            result = self._table.delete(wanted.predicate, commit_properties=how)
-        else:
-            result = self._table.update({"n": "n + 1"}, predicate=wanted.predicate, commit_properties=how)
+        result = self._do(wanted, how)
+        if wanted.what == "read":
+            return None
         if result.version is None:
             raise RaceFailedError(f"no row is left for {wanted.predicate}")
-        return Acknowledged(result.version, result.attempts)
+        return Acknowledged(result.version, result.attempts, result.member)
+
+    def _do(self, wanted: Statement, how: CommitProperties) -> Any:
+        table = self._table
+        match wanted.what:
+            case "append":
+                return write_deltalake(table, wanted.rows, mode="append", commit_properties=how)
+            case "delete":
+                return table.delete(wanted.predicate, commit_properties=how)
+            case "update":
+                return table.update({"n": wanted.value}, predicate=wanted.predicate, commit_properties=how)
+            case "merge":
+                merger = table.merge(wanted.rows, "t.id = s.id", "s", "t", commit_properties=how)
+                return merger.when_matched_update({"n": "t.n + 1"}).when_not_matched_insert_all().execute()
+            case "read":
+                table.update_incremental()
+                return table.to_pyarrow_table(filters=wanted.predicate)
 
     def compact(self) -> Acknowledged | None:
         """See :meth:`Hands.compact`."""
         with self._table.begin(commit_properties=self._how(_COMPACTION)) as txn:
             txn.compact()
             result = txn.commit()
-        return None if result.version is None else Acknowledged(result.version, result.attempts)
+        return None if result.version is None else Acknowledged(result.version, result.attempts, result.member)
 
     def _how(self, task: int) -> CommitProperties:
-        return CommitProperties(user_metadata=f"{_NOTE}{task}", row_level=self._row_level)
+        return CommitProperties(user_metadata=f"{NOTE}{task}", row_level=self._row_level, group=self._group)
 
 
 @dataclass(frozen=True)
@@ -355,22 +409,22 @@ class OwnEngine:
         """See :class:`BenchEngine`."""
         return {"refdelta": __version__, **{name: version(name) for name in ("pyarrow", "numpy", "fsspec")}}
 
-    def prepare(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> None:
+    def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
         """See :meth:`BenchEngine.prepare`."""
         prepare(folder, mix, storage_options)
 
-    def open(self, folder: str, mix: AnyMix, storage_options: Mapping[str, str]) -> Own:
+    def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> Hands:
         """See :meth:`BenchEngine.open`."""
         return Own(folder, mix, self.row_level, storage_options)
 
     def check(
-        self, folder: str, mix: AnyMix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
+        self, folder: str, mix: Mix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
     ) -> Sequence[str]:
         """See :meth:`BenchEngine.check`."""
         return check(DeltaTable(folder, storage_options=storage_options), mix, tallies)
 
 
-def jobs(hands: Callable[[], Hands], mix: AnyMix, writers: int, *, seed: int = 0) -> list[Job]:
+def jobs(hands: Callable[[], Hands], mix: Mix, writers: int, *, seed: int = 0) -> list[Job]:
     """The jobs of a pool of writers on an existing table; each returns a :class:`Tally`.
 
     Args:
@@ -393,11 +447,19 @@ def _opened(hands: Callable[[], Hands], work: _Work, seed: str) -> Callable[[Shi
 
 
 def _write(hands: Hands, drawn: random.Random, shift: Shift) -> Tally:
-    tally = Tally()
+    tally, used = Tally(), time.process_time()
     while (task := shift.next()) is not None:
-        _insist(tally, task, hands, functools.partial(hands.commit, task), drawn, shift)
+        if not _insist(tally, task, hands, functools.partial(hands.commit, task), drawn, shift):
+            tally.reads += 1
     background.settle()
+    _close(hands)
+    tally.cpu = time.process_time() - used
     return tally
+
+
+def _close(hands: Hands) -> None:
+    if (close := getattr(hands, "close", None)) is not None:
+        close()
 
 
 def _compact(hands: Hands, drawn: random.Random, shift: Shift) -> Tally:
@@ -405,6 +467,7 @@ def _compact(hands: Hands, drawn: random.Random, shift: Shift) -> Tally:
     while not shift.over:
         _insist(tally, _COMPACTION, hands, hands.compact, drawn, shift)
         time.sleep(_PAUSE_SECONDS)
+    _close(hands)
     return tally
 
 
@@ -415,8 +478,8 @@ def _insist(
     commit: Callable[[], Acknowledged | None],
     drawn: random.Random,
     shift: Shift,
-) -> None:
-    """Repeat a task until it is committed, or the time is up.
+) -> bool:
+    """Repeat a task until it is committed, or the time is up. False if there was nothing to commit.
 
     A writer that lost waits for a random time before the next attempt, about as long as an attempt takes and twice as
     long each time: writers that repeat at once lose to each other again.
@@ -429,17 +492,19 @@ def _insist(
         except hands.unknown as error:
             _lost(tally, error)
             tally.unknown.append(task)
-            return
+            return True
         except hands.aborts as error:
             _lost(tally, error)
             if shift.late:
-                return
+                return True
             attempt = time.monotonic() - started
             time.sleep(drawn.uniform(0, min(_LONGEST_PAUSE_SECONDS, attempt * 2 ** min(lost, 30))))
             continue
-        if told is not None:
-            tally.commits.append(RaceCommit(task, told.version, told.attempts, began, time.monotonic()))
-        return
+        if told is None:
+            return False
+        tally.commits.append(RaceCommit(task, told.version, told.attempts, began, time.monotonic(), told.member))
+        return True
+    raise AssertionError  # pragma: no cover - the loop has no end of its own
 
 
 def _lost(tally: Tally, error: Exception) -> None:
@@ -450,7 +515,7 @@ def _lost(tally: Tally, error: Exception) -> None:
 # --- afterwards ----------------------------------------------------------------------------------------------------
 
 
-def summed(mix: AnyMix, writers: int, tallies: Sequence[Tally], *, problems: Sequence[str] = ()) -> Race:
+def summed(mix: Mix, writers: int, tallies: Sequence[Tally], *, problems: Sequence[str] = ()) -> Race:
     """The figures of a race."""
     every = [commit for tally in tallies for commit in tally.commits]
     own = [commit for commit in every if commit.task != _COMPACTION]
@@ -469,22 +534,36 @@ def summed(mix: AnyMix, writers: int, tallies: Sequence[Tally], *, problems: Seq
         latency={f"p{p}": float(np.percentile(waited, p)) if waited else 0.0 for p in (50, 90, 99)},
         problems=tuple(problems),
         first_errors=dict(sorted(first.items())),
+        reads=sum(tally.reads for tally in tallies),
+        cpu_ms=1_000 * sum(tally.cpu for tally in tallies) / len(own) if own else None,
+        growth=_growth(own),
     )
 
 
-def check(table: DeltaTable, mix: AnyMix, tallies: Sequence[Tally]) -> list[str]:
+def _growth(commits: Sequence[RaceCommit]) -> float | None:
+    """See :attr:`Race.growth`."""
+    if len(commits) < _LEAST_GROWN:
+        return None
+    waited = [commit.ended - commit.began for commit in sorted(commits, key=lambda commit: commit.ended)]
+    tenth = len(waited) // 10
+    return float(np.median(waited[-tenth:]) / np.median(waited[:tenth]))
+
+
+def check(table: DeltaTable, mix: Mix, tallies: Sequence[Tally]) -> list[str]:
     """The errors in the table of a race between writers of refdelta: in its log, then in its rows."""
-    found: dict[int, int] = {}
+    found: dict[tuple[int, int | None], int] = {}
     for entry in table.history():
-        note = entry.get("userMetadata") or ""
-        if note.startswith(_NOTE):
-            found[entry["version"]] = int(note.removeprefix(_NOTE))
+        members = entry.get("members")
+        for place, member in enumerate(members or (entry,)):
+            note = member.get("userMetadata") or ""
+            if note.startswith(NOTE):
+                found[entry["version"], place if members else None] = int(note.removeprefix(NOTE))
     every = [commit for tally in tallies for commit in tally.commits]
     unknown = {task for tally in tallies for task in tally.unknown}
-    told = {commit.version for commit in every}
-    lost = sorted({commit.task for commit in every if found.get(commit.version or 0) != commit.task})
+    told = {(commit.version, commit.member) for commit in every}
+    lost = sorted({commit.task for commit in every if found.get((commit.version or 0, commit.member)) != commit.task})
     twice = [task for task, count in Counter(found.values()).items() if count > 1 and task != _COMPACTION]
-    unasked = sorted(version for version, task in found.items() if version not in told and task not in unknown)
+    unasked = sorted(place[0] for place, task in found.items() if place not in told and task not in unknown)
     problems = []
     if lost:
         problems.append(f"{counted(len(lost), 'commit')} acknowledged and not in the log, the first task {lost[0]}")

@@ -15,15 +15,28 @@ from importlib.metadata import EntryPoint, EntryPoints
 from types import SimpleNamespace
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refdelta import DeltaTable, __version__, errors
+from refdelta import DeltaTable, __version__, errors, write_deltalake
 from refdelta.engine.log.location import open_location
 from refdelta.racing import throughput
 from refdelta.racing.crew import Crew, RaceFailedError
-from refdelta.racing.mixes import KINDS, SAME, Mix, WeightedMix, check_rows, expected, first_pieces, statement
+from refdelta.racing.mixes import (
+    APPENDS,
+    KINDS,
+    MIXES,
+    SAME,
+    SAME_ROWS,
+    SCHEMA,
+    Mix,
+    check_rows,
+    expected,
+    first_pieces,
+    statement,
+)
 from refdelta.racing.throughput import GROUP, Acknowledged, Own, OwnEngine, Tally, check, jobs, prepare, race, summed
 from tiers import examples
 
@@ -46,7 +59,7 @@ def test_each_mix_commits_all_and_leaves_nothing(cli, tmp_path):
         assert one["attempts"] >= 9
         assert 0 < one["latency"]["p50"] <= one["latency"]["p90"] <= one["latency"]["p99"]
         assert one["commits_per_second"] == pytest.approx(9 / one["seconds"], abs=0.01)
-        if Mix(one["mix"]).never_aborts:
+        if MIXES[one["mix"]].never_aborts:
             assert (one["aborts"], one["abort_rate"]) == ({}, 0)
     assert list(tmp_path.iterdir()) == []
 
@@ -110,7 +123,7 @@ def test_clear_errors(fails, arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"commits": 1, "mix": "writes"}, "mix is one of appends, rows, same-rows, optimize"),
+        ({"commits": 1, "mix": "writes"}, "mix is one of appends, rows, same-rows, optimize, batches"),
         ({}, "say one of the two"),
         ({"commits": 0}, "commits is between"),
         ({"seconds": 0}, "seconds is more than 0"),
@@ -161,43 +174,43 @@ def raced(folder, mix, commits=6):
 
 
 def test_a_lost_commit_and_a_doubled_one_are_noticed(tmp_path):
-    table, (first, second) = raced(str(tmp_path / "t"), Mix.APPENDS)
-    assert check(table, Mix.APPENDS, [first, second]) == []
+    table, (first, second) = raced(str(tmp_path / "t"), APPENDS)
+    assert check(table, APPENDS, [first, second]) == []
     every = [*first.commits, *second.commits]
     made_up = dataclasses.replace(every[0], task=77, version=77)
     assert "1 commit acknowledged and not in the log, the first task 77" in check(
-        table, Mix.APPENDS, [Tally([*every, made_up])]
+        table, APPENDS, [Tally([*every, made_up])]
     )
-    twice = check(table, Mix.APPENDS, [Tally([*every, every[0]])])
+    twice = check(table, APPENDS, [Tally([*every, every[0]])])
     assert twice == ["a version was acknowledged to two writers"]
     dropped = every[0]
-    assert check(table, Mix.APPENDS, [Tally(every[1:])]) == [
+    assert check(table, APPENDS, [Tally(every[1:])]) == [
         f"1 version acknowledged to no writer, the first {dropped.version}"
     ]
-    assert check(table, Mix.APPENDS, [Tally(every[1:], unknown=[dropped.task])]) == []
-    again = Own(table.table_uri, Mix.APPENDS, None, {}).commit(dropped.task)
+    assert check(table, APPENDS, [Tally(every[1:], unknown=[dropped.task])]) == []
+    again = Own(table.table_uri, APPENDS, None, {}).commit(dropped.task)
     assert f"1 task committed twice, the first {dropped.task}" in check(
-        table_now := DeltaTable(table.table_uri), Mix.APPENDS, [Tally(every), Tally(unknown=[dropped.task])]
+        table_now := DeltaTable(table.table_uri), APPENDS, [Tally(every), Tally(unknown=[dropped.task])]
     )
     assert again.version == table_now.version()
 
 
 @pytest.mark.sample(check=1)
-@pytest.mark.parametrize("mix", list(Mix))
+@pytest.mark.parametrize("mix", list(MIXES.values()), ids=str)
 def test_rows_that_no_commit_explains_are_noticed(tmp_path, mix):
     table, tallies = raced(str(tmp_path / "t"), mix)
     assert check(table, mix, tallies) == []
     table.delete("id = 3")
-    assert any("than the commits explain" in problem for problem in check(table, mix, tallies)) or mix is Mix.ROWS
+    assert any("than the commits explain" in problem for problem in check(table, mix, tallies)) or mix.name == "rows"
     table.update({"n": "n + 1"}, predicate="id = 5 or id = 99")
     assert any("than the commits explain" in problem for problem in check(table, mix, tallies))
 
 
 def test_an_update_that_was_undone_by_another_is_noticed():
-    (before,) = first_pieces(Mix.SAME_ROWS)
-    assert check_rows(before, Mix.SAME_ROWS, []) == []
-    assert check_rows(before, Mix.SAME_ROWS, [1, 2]) == ["other values than the commits explain"]
-    assert expected(Mix.SAME_ROWS, [1, 2])["n"].to_pylist()[: SAME + 1] == [2] * SAME + [0]
+    (before,) = first_pieces(SAME_ROWS)
+    assert check_rows(before, SAME_ROWS, []) == []
+    assert check_rows(before, SAME_ROWS, [1, 2]) == ["other values than the commits explain"]
+    assert expected(SAME_ROWS, [1, 2])["n"].to_pylist()[: SAME + 1] == [2] * SAME + [0]
 
 
 def test_a_wrong_table_is_told_with_its_figures(cli, tmp_path, monkeypatch):
@@ -234,10 +247,10 @@ class Unlucky:
 
 def test_aborts_are_counted_by_their_kind_and_repeated():
     with Crew(1, threads=True) as crew:
-        tallies = compete(crew, Unlucky, Mix.APPENDS, 1, 5)
-        again = compete(crew, Unlucky, Mix.APPENDS, 1, 2)
+        tallies = compete(crew, Unlucky, APPENDS, 1, 5)
+        again = compete(crew, Unlucky, APPENDS, 1, 2)
     assert [commit.task for commit in again[0].commits] == [0, 1], "a crew may run again"
-    told = summed(Mix.APPENDS, 1, tallies)
+    told = summed(APPENDS, 1, tallies)
     assert told.aborts == {"CommitOutcomeUnknownError": 1, "CommitRetriesExhaustedError": 8}
     assert (told.commits, told.attempts, tallies[0].unknown) == (4, 8, [3])
     assert told.abort_rate == 9 / 13
@@ -246,9 +259,9 @@ def test_aborts_are_counted_by_their_kind_and_repeated():
 def test_who_loses_for_ever_stops_with_the_clock():
     with Crew(1, threads=True) as crew:
         unlucky = functools.partial(_Always)
-        (tally,) = compete(crew, unlucky, Mix.APPENDS, 1, 5, 0.05)
+        (tally,) = compete(crew, unlucky, APPENDS, 1, 5, 0.05)
     assert tally.commits == []
-    assert summed(Mix.APPENDS, 1, [tally]).commits_per_second == 0
+    assert summed(APPENDS, 1, [tally]).commits_per_second == 0
 
 
 class _Always(Unlucky):
@@ -306,29 +319,85 @@ def test_a_weighted_mix_is_raced_and_checked(cli, tmp_path):
     assert {one["seed"] for one in told} == {5}
 
 
-weights = st.dictionaries(st.sampled_from(KINDS), st.integers(0, 5), min_size=1).filter(lambda w: any(w.values()))
+def _commute(weights):
+    try:
+        return Mix(weights, rows=100, files=2) is not None
+    except errors.InvalidArgumentError:
+        return False
+
+
+weights = st.dictionaries(st.sampled_from([*KINDS]), st.integers(0, 5), min_size=1).filter(_commute)
 
 
 @examples(60)
 @given(weights, st.integers(0, 9), st.sets(st.integers(0, 80), max_size=30))
 def test_the_rows_after_a_weighted_mix_are_those_of_its_statements(weights, seed, tasks):
-    mix = WeightedMix(weights, rows=100, files=2, seed=seed)
+    mix = Mix({kind: weight for kind, weight in weights.items() if kind != "batch"} | {"append": 1}, 100, 2, seed=seed)
     rows = {(row["id"], 0): row["n"] for piece in first_pieces(mix) for row in piece.to_pylist()}
-    for task in tasks:
+    for task in sorted(tasks):
         wanted = statement(mix, task)
         if wanted.what == "append":
             rows |= {(row["id"], number): row["n"] for number, row in enumerate(wanted.rows.to_pylist())}
             continue
-        _, sign, value = wanted.predicate.split()
-        hit = [key for key in rows if (key[0] < int(value) if sign == "<" else key[0] == int(value))]
-        assert hit
-        for key in hit:
-            if wanted.what == "delete":
-                del rows[key]
-            else:
-                rows[key] += 1
+        hit = [key for key in rows if key[0] in wanted.ids]
+        if wanted.what == "merge":
+            for id_ in wanted.rows["id"].to_pylist():
+                rows[id_, 0] = rows.get((id_, 0), -1) + 1
+            continue
+        assert len(hit) == len(wanted.ids)
+        if wanted.what == "delete":
+            del rows[hit[0]]
+        elif wanted.what == "update":
+            before = pa.table({"id": [id_ for id_, _ in hit], "n": [rows[key] for key in hit]}, SCHEMA)
+            rows |= dict(zip(hit, wanted.updated(before)["n"].to_pylist(), strict=True))
     found = sorted((id_, n) for (id_, _), n in rows.items())
-    assert [tuple(row.values()) for row in expected(mix, list(tasks)).to_pylist()] == found
+    result = expected(mix, [*tasks])
+    assert [tuple(row.values()) for row in result.to_pylist()] == found
+    assert check_rows(result, mix, [*tasks]) == []
+
+
+@pytest.mark.parametrize("mix", [mix for mix in MIXES.values() if mix.rows])
+def test_the_sql_of_a_statement_says_what_it_does_to_rows(tmp_path, mix):
+    """refdelta runs the SQL; engines without SQL compute the same from the ids."""
+    for task in range(6):
+        wanted = statement(mix, task)
+        if wanted.what != "update":
+            continue
+        every = pa.concat_tables(first_pieces(mix))
+        table = DeltaTable.create(str(tmp_path / f"t{task}"), SCHEMA)
+        write_deltalake(table, every.take(pa.array([*wanted.ids, mix.rows - 1])), mode="append")
+        table.update({"n": wanted.value}, predicate=wanted.predicate)
+        rows = table.to_pyarrow_table(filters=wanted.predicate)
+        before = every.take(rows["id"].combine_chunks())
+        assert rows.sort_by("id").equals(wanted.updated(before).sort_by("id"))
+
+
+def test_the_last_of_several_new_values_may_be_any_of_them_and_no_other():
+    mix = MIXES["ycsb-a"]
+    tasks = [task for task in range(400) if statement(mix, task).what == "update"]
+    by_id = Counter(statement(mix, task).ids for task in tasks)
+    (((hot,), times),) = by_id.most_common(1)
+    assert times > 5, "Zipf's law has hot keys"
+    values = [statement(mix, task).put for task in tasks if statement(mix, task).ids == (hot,)]
+    rows = expected(mix, tasks)
+    for value, wrong in [(values[0], False), (values[-1], False), (0, True), (max(values) + 1_000, True)]:
+        n = rows["n"].to_numpy().copy()
+        n[hot] = value
+        assert bool(check_rows(pa.table([rows["id"], n], SCHEMA), mix, tasks)) is wrong
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ({"read": 1}, "reads alone"),
+        ({"delete": 1, "add": 1}, "delete and add may meet in a row"),
+        ({"put": 1, "pay": 0.5}, "put and pay may meet"),
+        ({"correct": 1}, "rows of a mix is 20; it is a whole number from 50"),
+    ],
+)
+def test_mixes_that_no_check_could_judge_are_refused(weights, words):
+    with pytest.raises(errors.InvalidArgumentError, match=words):
+        Mix(weights, rows=20)
 
 
 class Mine(OwnEngine):
@@ -415,7 +484,7 @@ def test_a_failure_in_a_later_mix_does_not_lose_the_figures(cli, monkeypatch):
     commit = Own.commit
 
     def broken(self, task):
-        if self._mix is Mix.ROWS:
+        if self._mix.name == "rows":
             raise OSError("the disk is full")
         return commit(self, task)
 

@@ -1,0 +1,256 @@
+"""The field in one picture: engines of Delta, Iceberg, Lance and DuckLake at the same work, by ``refdelta bench``.
+
+    python bench/field.py [--engines refdelta,deltalake] [--mixes appends,payments] [--writers 1,8] [--commits 200]
+                          [--uri /var/tmp] [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
+
+Each combination is a process of ``refdelta bench --json``, and the engines take turns: what slows the machine down
+slows all of them. A result is a line in ``--to``, which later runs add to; ``--page`` writes the page and its plots of
+all lines. An engine whose package is not in this environment has a Python of its own by ``--python``. Engines of one
+process have threads, as their users have to.
+
+A failed run is told, and is no figure: an engine that cannot do a mix, and one whose rows are wrong afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from charts import LOOKS, OTHERS, Look, svg
+from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parents[1]
+ENGINES = (
+    *("refdelta", "refdelta-files", "refdelta-catalog", "refdelta-intents", "refdelta-group"),
+    *("deltalake", "delta-spark", "pyiceberg", "lance", "ducklake"),
+)
+THREADS = {"refdelta-group", "delta-spark"}
+MIXES = ("appends", "batches", "ycsb-a", "ycsb-f", "payments", "late", "upserts")
+KEYS = ("engine", "mix", "writers", "uri")
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run: who does what, with how many writers."""
+
+    engine: str
+    mix: str
+    writers: int
+
+
+def works(engines: Sequence[str], mixes: Sequence[str], writers: Sequence[int], rounds: int) -> Iterator[Work]:
+    """All runs, in the order in which they are done: each round begins with another engine."""
+    for number in range(rounds):
+        first = number % len(engines)
+        for mix in mixes:
+            for count in writers:
+                for engine in [*engines[first:], *engines[:first]]:
+                    yield Work(engine, mix, count)
+
+
+def run(work: Work, uri: str, commits: int, seconds: float, pythons: Mapping[str, str], seed: int) -> dict[str, Any]:
+    """One run's result: the JSON of ``refdelta bench``, or ``failed`` with the reason."""
+    told = {"engine": work.engine, "mix": work.mix, "writers": work.writers, "uri": uri.partition("?")[0]}
+    command = [
+        *(pythons.get(work.engine, sys.executable), "-m", "refdelta", "bench", uri, "--json", "--seed", str(seed)),
+        *("--engine", work.engine, "--mix", work.mix, "--writers", str(work.writers), "--commits", str(commits)),
+        *(("--threads",) if work.engine in THREADS else ()),
+    ]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "storage"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    except subprocess.TimeoutExpired:
+        return {**told, "failed": f"not done after {seconds:g} s"}
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        return {**told, "failed": lines[-1].removeprefix("refdelta: ")}
+    return {**json.loads(done.stdout)[0], **told}
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+BOUNDS = {
+    "refdelta": "one conditional put a version: at most 1/P commits a second, P the time of a put",
+    "refdelta-files": "the same, and a change of a row writes its file anew",
+    "refdelta-catalog": "one transaction of the database a version; the log is written behind it",
+    "refdelta-intents": "one conditional put a version, which carries the transactions of several processes",
+    "refdelta-group": "one conditional put a version, which carries the transactions of the threads of a process",
+    "deltalake": "one conditional put a version; a change of a row writes its file anew",
+    "delta-spark": "one conditional put a version, made by a job of Spark",
+    "pyiceberg": "three files (manifest, list, metadata), then a transaction of the catalog; losers wait 0.1 s or more",
+    "lance": "one conditional put of a manifest that names all fragments",
+    "ducklake": "one transaction of the database, which holds the metadata, too",
+}
+"""What bounds the commits of each engine."""
+
+
+def groups(lines: Iterable[Line]) -> dict[tuple[str, str, int], list[Line]]:
+    """The runs of each engine, mix and number of writers."""
+    found: dict[tuple[str, str, int], list[Line]] = defaultdict(list)
+    for line in lines:
+        found[line["engine"], line["mix"], line["writers"]].append(line)
+    return found
+
+
+def _middle(lines: Sequence[Line], name: str) -> float | None:
+    values = [line[name] for line in lines if line.get(name) is not None]
+    return statistics.median(values) if values else None
+
+
+def page(lines: Sequence[Line], command: str) -> str:
+    """The page: for each mix a table of the engines, at each number of writers."""
+    by = groups(lines)
+    mixes = list(dict.fromkeys(line["mix"] for line in lines))
+    parts = [_HEAD.format(command=command, when=_when(lines), machine=_machine(lines)), _bounds(by)]
+    for mix in mixes:
+        parts += [f"## {mix}\n", f"![Commits a second over writers: {mix}](pictures/field-{mix}.svg)\n"]
+        counts = sorted({writers for _, one, writers in by if one == mix})
+        for writers in counts:
+            parts.append(_table(by, mix, writers))
+    return "\n".join(parts)
+
+
+_HEAD = """# The field
+
+Engines of table formats at the same work, on one machine, each at its defaults: committed transactions
+a second, the latency from the first try until the acknowledgement, aborted tries a commit, processor
+time of the writers a commit, and the median latency of the last tenth of the commits over that of the
+first. An aborted try is repeated. After each run the rows are compared with what was acknowledged;
+"wrong" has the reason. Medians of the rounds.
+
+By `{command}`, {when}; {machine}. [How to run it](guide/command-line.md#measure-a-store).
+"""
+
+
+def _when(lines: Sequence[Line]) -> str:
+    days = sorted({line["machine"]["time"][:10] for line in lines if "machine" in line})
+    return " and ".join(dict.fromkeys([days[0], days[-1]])) if days else "not run"
+
+
+def _machine(lines: Sequence[Line]) -> str:
+    versions: dict[str, str] = {}
+    other: dict[str, Any] = {}
+    for line in lines:
+        for name, value in line.get("machine", {}).items():
+            if name in ("python", "system", "processor", "cpus", "memory_bytes", "time"):
+                other[name] = value
+            else:
+                versions[name] = value
+    named = ", ".join(f"{name} {value}" for name, value in sorted(versions.items()))
+    return f"{other.get('cpus')} cores ({other.get('processor')}), {named}" if other else "no machine"
+
+
+def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
+    engines = list(dict.fromkeys(engine for engine, _, _ in by))
+    rows = [f"| {engine} | {BOUNDS.get(engine, '')} |" for engine in engines]
+    return "\n".join(["| engine | what bounds its commits |", "|---|---|", *rows, ""])
+
+
+def _table(by: Mapping[tuple[str, str, int], Sequence[Line]], mix: str, writers: int) -> str:
+    rows = [
+        "| engine | commits/s | p50 ms | p99 ms | aborts a commit | CPU ms | growth |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    shown = [(engine, lines) for (engine, one, count), lines in by.items() if (one, count) == (mix, writers)]
+    for engine, lines in sorted(shown, key=lambda item: -(_middle(item[1], "commits_per_second") or 0)):
+        good = [line for line in lines if "failed" not in line]
+        if not good:
+            rows.append(f"| {engine} | {_reason(lines[-1]['failed'])} | | | | | |")
+            continue
+        waits = [statistics.median(line["latency"][name] for line in good) for name in ("p50", "p99")]
+        aborts = statistics.median(sum(line["aborts"].values()) / line["commits"] for line in good)
+        cells = [f"{_middle(good, 'commits_per_second'):,.1f}", *(f"{wait:,.0f}" for wait in waits), f"{aborts:.2f}"]
+        cells += ["" if (value := _middle(good, name)) is None else f"{value:,.2f}" for name in ("cpu_ms", "growth")]
+        rows.append(f"| {engine} | {' | '.join(cells)} |")
+    return "\n".join([f"{writers} writer{'s' * (writers > 1)}:\n", *rows, ""])
+
+
+def _reason(text: str) -> str:
+    if "than the commits explain" in text or "not in the log" in text:
+        return f"**wrong**: {text.rpartition(': ')[2]}"
+    return f"no figure: {text.rpartition('Error: ')[2]}".replace("|", "\\|")[:120]
+
+
+def plot(lines: Sequence[Line], mix: str) -> Figure:
+    """Commits a second over the writers, a line for each engine."""
+    by = groups(line for line in lines if line["mix"] == mix and "failed" not in line)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for engine, look in _looks(list(dict.fromkeys(engine for engine, _, _ in by))).items():
+        points = sorted(
+            (count, _middle(found, "commits_per_second")) for (one, _, count), found in by.items() if one == engine
+        )
+        axes.plot(*zip(*points, strict=True), marker=look.marker, color=look.light, label=engine)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    counts = sorted({count for _, _, count in by})
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_xlabel("writers")
+    axes.set_ylabel("commits a second")
+    figure.legend(loc="outside right upper", frameon=False)
+    return figure
+
+
+def _looks(engines: Sequence[str]) -> dict[str, Look]:
+    free = iter([*OTHERS, *LOOKS.values()])
+    named = {"refdelta-files": LOOKS["refdelta, by files"]}
+    return {name: named.get(name) or LOOKS.get(name) or next(free) for name in engines}
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Run what is asked for, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--mixes", default=",".join(MIXES))
+    parser.add_argument("--writers", default="1,8")
+    parser.add_argument("--commits", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=300, help="after which a run is no figure")
+    parser.add_argument("--uri", default="/var/tmp")
+    parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH")
+    parser.add_argument("--to", type=Path, default=ROOT / "bench/data/field.jsonl")
+    parser.add_argument("--page", type=Path, help="write this page, and its plots into the folder pictures beside it")
+    arguments = parser.parse_args(given)
+    pythons = dict(text.split("=", 1) for text in arguments.python)
+    engines, mixes = (text.split(",") if text else [] for text in (arguments.engines, arguments.mixes))
+    writers = [int(text) for text in arguments.writers.split(",")]
+    arguments.to.parent.mkdir(parents=True, exist_ok=True)
+    for number, work in enumerate(works(engines, mixes, writers, arguments.rounds) if engines else ()):
+        told = run(work, arguments.uri, arguments.commits, arguments.seconds, pythons, number)
+        rate = told.get("commits_per_second")
+        print(
+            f"{work.mix} x {work.writers}, {work.engine}: {told.get('failed') or f'{rate:,.1f} a second'}", flush=True
+        )
+        with arguments.to.open("a") as file:
+            file.write(json.dumps(told) + "\n")
+    if arguments.page is not None:
+        lines = [json.loads(line) for line in arguments.to.read_text().splitlines()]
+        shown = sys.argv[1:] if given is None else given
+        arguments.page.write_text(page(lines, f"python bench/field.py {' '.join(shown)}".strip()))
+        folder = arguments.page.parent / "pictures"
+        folder.mkdir(exist_ok=True)
+        for mix in dict.fromkeys(line["mix"] for line in lines):
+            (folder / f"field-{mix}.svg").write_text(svg(plot(lines, mix), f"Commits a second over writers: {mix}"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

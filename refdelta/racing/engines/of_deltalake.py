@@ -1,0 +1,80 @@
+"""deltalake in races. It writes no deletion vectors: a change of a row writes its file anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from refdelta.racing.engines.rivals import RivalEngine, RivalHands
+from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
+from refdelta.racing.throughput import Acknowledged
+
+
+class DeltalakeHands(RivalHands):
+    """One handle, which moves to the newest version before each change, as refdelta's does by itself."""
+
+    def __init__(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
+        import deltalake
+        from deltalake.exceptions import CommitFailedError
+
+        super().__init__(mix)
+        self._deltalake = deltalake
+        self.aborts = (CommitFailedError,)
+        self._table = deltalake.DeltaTable(folder, storage_options=dict(storage_options))
+
+    def append(self, rows: pa.Table) -> None:
+        """Without looking for the newest version: deltalake's retries do."""
+        self._deltalake.write_deltalake(self._table, rows, mode="append")
+
+    def delete(self, predicate: str) -> None:
+        """See :meth:`RivalHands.delete`."""
+        self._table.update_incremental()
+        self._table.delete(predicate)
+
+    def update(self, wanted: Statement) -> None:
+        """See :meth:`RivalHands.update`."""
+        self._table.update_incremental()
+        self._table.update({"n": wanted.value}, predicate=wanted.predicate)
+
+    def merge(self, rows: pa.Table) -> None:
+        """See :meth:`RivalHands.merge`."""
+        self._table.update_incremental()
+        merger = self._table.merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
+        merger.when_matched_update({"n": "t.n + 1"}).when_not_matched_insert_all().execute()
+
+    def read(self, wanted: Statement) -> None:
+        """See :meth:`RivalHands.read`."""
+        self._table.update_incremental()
+        self._table.to_pyarrow_table(filters=[("id", "in", list(wanted.ids))])
+
+    def compact(self) -> Acknowledged | None:
+        """See :meth:`RivalHands.compact`."""
+        self._table.update_incremental()
+        return Acknowledged(None) if self._table.optimize.compact()["numFilesAdded"] else None
+
+
+class DeltalakeEngine(RivalEngine):
+    """deltalake, at its defaults."""
+
+    name = module = "deltalake"
+    packages = ("deltalake",)
+
+    def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
+        """See :meth:`RivalEngine.prepare`."""
+        import deltalake
+
+        schema, options = deltalake.Schema.from_arrow(SCHEMA), dict(storage_options)
+        table = deltalake.DeltaTable.create(folder, schema, storage_options=options)
+        for piece in first_pieces(mix):
+            deltalake.write_deltalake(table, piece, mode="append")
+
+    def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> DeltalakeHands:
+        """See :meth:`RivalEngine.open`."""
+        return DeltalakeHands(folder, mix, storage_options)
+
+    def rows(self, folder: str, storage_options: Mapping[str, str]) -> pa.Table:
+        """See :meth:`RivalEngine.rows`."""
+        import deltalake
+
+        return deltalake.DeltaTable(folder, storage_options=dict(storage_options)).to_pyarrow_table()

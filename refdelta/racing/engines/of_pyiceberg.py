@@ -1,0 +1,127 @@
+"""pyiceberg in races: an Iceberg table of a SQL catalog.
+
+It writes no position deletes: a change of a row writes its file anew; and it has no compaction.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from refdelta.racing.crew import RaceFailedError
+from refdelta.racing.engines.other_forms import own_database
+from refdelta.racing.engines.rivals import RivalEngine, RivalHands
+from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
+from refdelta.racing.throughput import Acknowledged
+
+_OPTIONS = {
+    "key": "s3.access-key-id",
+    "secret": "s3.secret-access-key",
+    "endpoint_url": "s3.endpoint",
+    "aws_access_key_id": "s3.access-key-id",
+    "aws_secret_access_key": "s3.secret-access-key",
+    "aws_endpoint_url": "s3.endpoint",
+    "aws_region": "s3.region",
+}
+"""The names of s3fs and of deltalake, in pyiceberg's."""
+
+
+class PyIcebergHands(RivalHands):
+    """One table of the catalog, refreshed before each change."""
+
+    def __init__(self, table: Any, mix: Mix) -> None:
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+        from sqlalchemy.exc import OperationalError
+
+        super().__init__(mix)
+        # SQLite says that it is locked by an OperationalError: the pointer was not moved.
+        self._table, self.aborts = table, (CommitFailedException, ValidationException, OperationalError)
+
+    def append(self, rows: pa.Table) -> None:
+        """See :meth:`RivalHands.append`."""
+        self._table.refresh()
+        self._table.append(rows)
+
+    def delete(self, predicate: str) -> None:
+        """See :meth:`RivalHands.delete`."""
+        self._table.refresh()
+        self._table.delete(predicate)
+
+    def update(self, wanted: Statement) -> None:
+        """There is no UPDATE: the rows are read, and overwritten in the same transaction."""
+        self._table.refresh()
+        with self._table.transaction() as transaction:
+            rows = self._table.scan(row_filter=wanted.predicate).to_arrow()
+            transaction.overwrite(wanted.updated(rows), overwrite_filter=wanted.predicate)
+
+    def merge(self, rows: pa.Table) -> None:
+        """See :meth:`RivalHands.merge`; its upsert takes values, so the rows that are there are read first."""
+        self._table.refresh()
+        ids = rows["id"].to_pylist()
+        with self._table.transaction() as transaction:
+            there = self._table.scan(row_filter=f"id IN ({', '.join(map(str, ids))})").to_arrow()
+            n = dict(zip(there["id"].to_pylist(), there["n"].to_pylist(), strict=True))
+            values = np.array([n.get(id_, -1) + 1 for id_ in ids], np.int64)
+            transaction.upsert(pa.table([rows["id"], values], schema=SCHEMA), join_cols=["id"])
+
+    def read(self, wanted: Statement) -> None:
+        """See :meth:`RivalHands.read`."""
+        self._table.refresh()
+        self._table.scan(row_filter=wanted.predicate).to_arrow()
+
+    def compact(self) -> Acknowledged | None:
+        """It has none."""
+        raise RaceFailedError("pyiceberg compacts no files: the mixes beside OPTIMIZE are not for it")
+
+
+class PyIcebergEngine(RivalEngine):
+    """pyiceberg with a SQL catalog, at its defaults.
+
+    Args:
+        database: the URL of the catalog's database, as SQLAlchemy writes it; a file of SQLite that is removed at the
+            end of the process by default.
+    """
+
+    name = module = "pyiceberg"
+    packages = ("pyiceberg", "sqlalchemy")
+
+    def __init__(self, database: str = "") -> None:
+        super().__init__()
+        if not database:
+            database = own_database()
+        self._database = database
+
+    def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
+        """See :meth:`RivalEngine.prepare`."""
+        catalog = self._catalog(folder, storage_options)
+        catalog.create_namespace_if_not_exists("bench")
+        table = catalog.create_table(_name(folder), SCHEMA, location=f"{_uri(folder)}/table")
+        for piece in first_pieces(mix):
+            table.append(piece)
+
+    def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> PyIcebergHands:
+        """See :meth:`RivalEngine.open`."""
+        return PyIcebergHands(self._catalog(folder, storage_options).load_table(_name(folder)), mix)
+
+    def rows(self, folder: str, storage_options: Mapping[str, str]) -> pa.Table:
+        """See :meth:`RivalEngine.rows`."""
+        found: pa.Table = self._catalog(folder, storage_options).load_table(_name(folder)).scan().to_arrow()
+        return found
+
+    def _catalog(self, folder: str, storage_options: Mapping[str, str]) -> Any:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        names = {_OPTIONS.get(name.lower(), name): value for name, value in storage_options.items()}
+        return SqlCatalog("bench", uri=self._database, warehouse=_uri(folder), **names)
+
+
+def _name(folder: str) -> str:
+    return f"bench.t{folder.rstrip('/').rpartition('-')[2]}"
+
+
+def _uri(folder: str) -> str:
+    return folder if "://" in folder else f"file://{os.path.abspath(folder)}"  # noqa: PTH100 - a URI may not be resolved

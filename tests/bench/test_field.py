@@ -1,0 +1,71 @@
+"""The picture of the field: the runs take turns, failures are told and are no figures, and the page has all of them.
+
+Tests of bench.field.
+"""
+
+import json
+
+import field
+import pytest
+
+
+def _line(engine, mix="appends", writers=1, rate=10.0, **more):
+    return {
+        "engine": engine,
+        "mix": mix,
+        "writers": writers,
+        "commits": 10,
+        "commits_per_second": rate,
+        "aborts": {},
+        "latency": {"p50": 5.0, "p99": 9.0},
+        "cpu_ms": 3.0,
+        "growth": None,
+        "machine": {"time": "2026-11-27T10:00:00+00:00", "cpus": 2, "processor": "x", engine: "1.0"},
+        **more,
+    }
+
+
+def test_each_round_begins_with_another_engine():
+    found = [(one.engine, one.writers) for one in field.works(["a", "b"], ["appends"], [1, 8], 2)]
+    assert found == [("a", 1), ("b", 1), ("a", 8), ("b", 8), ("b", 1), ("a", 1), ("b", 8), ("a", 8)]
+
+
+@pytest.mark.tier("test")
+def test_runs_become_lines_and_the_page_is_made_of_all_lines(tmp_path, capsys):
+    (tmp_path / "scratch").mkdir()
+    to, page = tmp_path / "runs.jsonl", tmp_path / "docs" / "field.md"
+    page.parent.mkdir()
+    how = ["--uri", str(tmp_path / "scratch"), "--to", str(to), "--commits", "4", "--rounds", "1", "--writers", "1"]
+    assert field.main([*how, "--engines", "refdelta,deltalake,pyiceberg", "--mixes", "upserts"]) == 0
+    assert field.main([*how, "--engines", "", "--page", str(page)]) == 0
+    lines = {line["engine"]: line for line in map(json.loads, to.read_text().splitlines())}
+    assert lines["refdelta"]["commits"] == lines["deltalake"]["commits"] == 4
+    assert "compacts no files" in lines["pyiceberg"]["failed"]
+    text = page.read_text()
+    assert "| pyiceberg | no figure: pyiceberg compacts no files" in text
+    assert "deltalake 1." in text
+    svg = (page.parent / "pictures" / "field-upserts.svg").read_text()
+    assert ">deltalake<" in svg
+    assert ">pyiceberg<" not in svg
+    assert "upserts x 1, deltalake: " in capsys.readouterr().out
+
+
+def test_figures_are_medians_and_who_is_wrong_has_none():
+    lines = [_line("a", rate=rate) for rate in (1.0, 30.0, 2.0)]
+    lines += [
+        _line("b", failed="the log or the rows differ: appends: other rows than the commits explain: 9, and not 10")
+    ]
+    lines += [_line("c", failed="not done after 300 s"), _line("a", failed="not done after 300 s")]
+    text = field.page(lines, "python bench/field.py")
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert "| a | 2.0 | 5 | 9 | 0.00 | 3.00 |  |" in rows
+    assert "| b | **wrong**: 9, and not 10 | | | | | |" in rows
+    assert "| c | no figure: not done after 300 s | | | | | |" in rows
+    assert text.count("![") == 1
+    assert "27" in text
+    assert "a 1.0, b 1.0" in text
+
+
+def test_time_is_up(tmp_path):
+    told = field.run(field.Work("refdelta", "appends", 1), str(tmp_path), 4, 0.01, {}, 0)
+    assert told["failed"] == "not done after 0.01 s"

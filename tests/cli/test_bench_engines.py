@@ -1,0 +1,194 @@
+"""The engines that ``refdelta bench --engine`` knows, over the mixes that each can do; and wrong ones, which are found.
+
+Tests of racing.engines.other_forms, racing.engines.rivals, racing.engines.of_deltalake, racing.engines.of_delta_spark,
+racing.engines.of_lance, racing.engines.of_pyiceberg, racing.engines.of_ducklake.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from refdelta import DeltaTable, errors
+from refdelta.racing import find_engine, race
+from refdelta.racing.engines import ENGINES, of_ducklake
+from refdelta.racing.engines.of_deltalake import DeltalakeEngine, DeltalakeHands
+from refdelta.racing.engines.other_forms import GroupEngine
+from refdelta.racing.mixes import APPENDS, MIXES, SAME_ROWS, Mix, mix_of
+
+OF_ONE_PROCESS = {"refdelta-group", "delta-spark"}
+NO_COMPACTION = {"pyiceberg"}
+OWN = [name for name in ENGINES if name.startswith("refdelta")]
+# ducklake has a test of its own: its extension is for one version of DuckDB.
+OTHERS = ["deltalake", "pyiceberg", "lance"]
+
+
+def _raced(folder, engine, mix, **how):
+    return race(str(folder), mix=mix_of(mix, 5), engine=find_engine(engine), **{"writers": 3, "commits": 9, **how})
+
+
+@pytest.mark.sample(check=6)
+@pytest.mark.parametrize("mix", [*MIXES])
+@pytest.mark.parametrize("engine", [*OWN, *OTHERS])
+def test_every_mix_is_done_once_and_its_rows_are_right(tmp_path, engine, mix):
+    if engine in NO_COMPACTION and MIXES[mix].compacts:
+        with pytest.raises(errors.DeltaError, match="compacts no files"):
+            _raced(tmp_path, engine, mix, threads=True, warm_up=0)
+        return
+    told = _raced(tmp_path, engine, mix, threads=True, warm_up=0)
+    assert told.problems == ()
+    assert told.engine == engine
+    assert told.commits + told.reads == 9
+    assert told.cpu_ms > 0
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.tier("test")
+@pytest.mark.parametrize("engine", ["refdelta-catalog", "refdelta-intents", *OTHERS])
+def test_processes(tmp_path, engine):
+    told = _raced(tmp_path, engine, "ycsb-f", warm_up=1)
+    assert (told.problems, told.commits + told.reads) == ((), 9)
+
+
+@pytest.mark.tier("test")
+def test_threads_on_one_java_process(tmp_path, spark, monkeypatch):
+    from refdelta.racing.engines.of_delta_spark import DeltaSparkEngine
+
+    monkeypatch.setattr(DeltaSparkEngine, "session", spark)
+    for mix in ("append=1,batch=1", "rows", "payments", "ycsb-f", "upserts"):
+        told = _raced(tmp_path, "delta-spark", mix, writers=2, commits=4, threads=True, warm_up=0)
+        assert (told.problems, told.commits + told.reads) == ((), 4)
+
+
+@pytest.mark.tier("test")
+def test_an_engine_of_one_process_says_so(tmp_path):
+    with pytest.raises(errors.DeltaError, match="refdelta-group is of the threads of one process: add --threads"):
+        _raced(tmp_path, "refdelta-group", "appends", warm_up=0)
+
+
+def test_a_group_ends_with_its_last_thread(tmp_path):
+    engine = GroupEngine()
+    engine.prepare(str(tmp_path / "t"), mix_of("appends"), {})
+    first, second = (engine.open(str(tmp_path / "t"), mix_of("appends"), {}) for _ in range(2))
+    first.close()
+    assert second.commit(0).version == 1
+    second.close()
+    with pytest.raises(errors.DeltaError):
+        second.commit(1)
+
+
+@pytest.mark.sample(test=1)
+@pytest.mark.parametrize("engine", ["refdelta-catalog", "pyiceberg"])
+def test_a_database_of_ones_own(cli, tmp_path, engine):
+    (tmp_path / "t").mkdir()
+    given = f"database=sqlite:///{tmp_path}/own.db"
+    how = ("--engine", engine, "--engine-option", given, "--commits", 2, "--threads", "--warm-up", 0)
+    assert cli("bench", tmp_path / "t", *how).status == 0
+    assert (tmp_path / "own.db").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--engine", "refdelta", "--engine-option", "a=b"), "--engine-option is of another --engine"),
+        (("--engine", "pyiceberg", "--engine-option", "database"), "say NAME=VALUE"),
+        (("--engine", "pyiceberg", "--engine-option", "databse=x"), "unexpected keyword argument 'databse'"),
+        (("--engine", "icberg"), "did you mean 'pyiceberg'"),
+    ],
+)
+def test_clear_errors(fails, tmp_path, arguments, words):
+    assert words in fails("bench", tmp_path, *arguments, "--threads")
+
+
+@pytest.mark.parametrize("name", ["deltalake", "pyiceberg", "lance", "ducklake"])
+def test_a_library_that_is_not_installed_is_named(monkeypatch, name):
+    engine = ENGINES[name].partition(":")
+    module, cls = importlib.import_module(engine[0]), engine[2]
+    package = getattr(module, cls).packages[0]
+    monkeypatch.setitem(sys.modules, getattr(module, cls).module, None)
+    with pytest.raises(errors.InvalidArgumentError, match=f"needs the package {package}, .*: pip install {package}"):
+        find_engine(name)
+
+
+def test_an_extension_that_cannot_be_had_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(of_ducklake.importlib.util, "find_spec", lambda _: None)
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setattr(duckdb.DuckDBPyConnection, "install_extension", _refuses, raising=False)
+    with pytest.raises(errors.InvalidArgumentError, match="no extension ducklake here: INSTALL ducklake"):
+        _raced(tmp_path, "ducklake", "appends", threads=True)
+
+
+def _refuses(self, name):
+    import duckdb
+
+    raise duckdb.IOException(f"no {name}")
+
+
+@pytest.mark.parametrize("mix", ["append=1,batch=1", "rows", "same-rows", "ycsb-a", "payments", "upsert=1"])
+def test_the_statements_of_ducklake(tmp_path, monkeypatch, mix):
+    """On tables of DuckDB itself, which are no lake: the SQL is the same."""
+    import duckdb
+
+    lakes = {}
+
+    def connected(folder):
+        Path(folder).mkdir(exist_ok=True)
+        if folder not in lakes:
+            lakes[folder] = duckdb.connect()
+            lakes[folder].execute(f"ATTACH '{folder}/lake.db' AS lake")
+        return lakes[folder].cursor()
+
+    monkeypatch.setattr(of_ducklake, "_connected", connected)
+    told = _raced(tmp_path, "ducklake", mix, writers=1, threads=True, warm_up=0)
+    assert (told.problems, told.commits + told.reads) == ((), 9)
+
+
+# --- a fast and wrong engine loses -----------------------------------------------------------------------------------
+
+
+class _Forgetful(DeltalakeHands):
+    """Acknowledges every third append without making it."""
+
+    appended = 0
+
+    def append(self, rows: pa.Table) -> None:
+        type(self).appended += 1
+        if self.appended % 3:
+            super().append(rows)
+
+
+class _Stale(DeltalakeHands):
+    """Computes the new values from rows that it read when it was opened: an update of another writer is undone."""
+
+    def update(self, wanted):
+        rows = DeltaTable(self._table.table_uri, version=1).to_pyarrow_table(filters=wanted.predicate)
+        for row in wanted.updated(rows).to_pylist():
+            self._table.update_incremental()
+            self._table.update({"n": str(row["n"])}, predicate=f"id = {row['id']}")
+
+
+class Wrong(DeltalakeEngine):
+    """An engine with such hands."""
+
+    def __init__(self, hands=DeltalakeHands):
+        super().__init__()
+        self.hands = hands
+
+    def open(self, folder, mix, storage_options):
+        return self.hands(folder, mix, storage_options)
+
+
+@pytest.mark.parametrize(
+    ("hands", "mix", "words"),
+    [
+        (_Forgetful, APPENDS, "other rows than the commits explain: 60, and not 90"),
+        (_Stale, SAME_ROWS, "other values than the commits explain"),
+        (_Stale, Mix({"pay": 1}, rows=50), "other values than the commits explain"),
+    ],
+)
+def test_lost_work_is_found_by_the_rows(tmp_path, hands, mix, words):
+    _Forgetful.appended = 0
+    how = {"mix": mix, "writers": 1, "threads": True, "warm_up": 0, "commits": 9 if mix is APPENDS else 20}
+    assert race(str(tmp_path), engine=Wrong(hands), **how).problems == (words,)
