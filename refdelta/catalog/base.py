@@ -346,7 +346,7 @@ class Catalog(abc.ABC):
         with store_errors("take a snapshot"):
             seen = self._latest_of_all("take a snapshot")
             if names is None:
-                wanted = [name for name, (entry, _) in seen.items() if entry.managed]
+                wanted = [name for name, (entry, _) in seen.items() if self._takes_part(entry)]
             else:
                 wanted = [checked_name(name) for name in names]
             return {name: DeltaTable.in_store(*self._at(name, seen)) for name in wanted}
@@ -448,9 +448,13 @@ class Catalog(abc.ABC):
             InvalidArgumentError: the catalog has no such answer.
         """
         raise InvalidArgumentError(
-            f"cannot {what}: the interface of {self.name} has no request for several tables at one moment; a "
-            "SqlCatalog has one"
+            f"cannot {what}: {self.name} has no request for several tables at one moment; refdelta serve and "
+            "SqlCatalog have one"
         )
+
+    def _takes_part(self, entry: Entry) -> bool:
+        """Whether a table can be opened at one of these versions."""
+        return entry.managed
 
     def _at(self, name: str, seen: Mapping[str, tuple[Entry, int]]) -> tuple[ManagedStore, int]:
         """The log of a table, and its version among those of one moment."""
@@ -461,6 +465,10 @@ class Catalog(abc.ABC):
             raise InvalidArgumentError(
                 f"{name} is a table of the file system: the catalog {self.name} does not decide its versions, so it "
                 "has no part in a snapshot or a transaction of several tables"
+            )
+        if not self._takes_part(entry):
+            raise InvalidArgumentError(
+                f"the catalog holds the commits of {name} inline, and the interface of {self.name} has staged ones only"
             )
         return self._managed(entry, self._store(entry)), version
 

@@ -118,7 +118,7 @@ _MOVE = (
 )
 # The row is locked until the end of the transaction, on databases where others could change it before.
 _PIN = sa.select(TABLES.c.latest).where(*_MOVE.whereclause.clauses).with_for_update(read=True)  # type: ignore[union-attr]
-_CREATE = _MOVE.values(published=0)
+_CREATE = _MOVE.values(published=0, name=sa.bindparam("name"))
 _RECORD = sa.insert(COMMITS)
 _NOTED = (
     sa.update(TABLES)
@@ -520,6 +520,7 @@ class SqlCatalog(Catalog):
 
         Raises:
             StorageError: the database failed, or a table is being dropped, and nothing was ratified.
+            TableAlreadyExistsError: the name of a table that is created is taken, and nothing was ratified.
             CatalogReplacedError: the database of a table is another one than the one that was confirmed.
         """
         ratifiers = [one.ratifier for one in proposals if isinstance(one.ratifier, SqlRatifier)]
@@ -546,6 +547,9 @@ class SqlCatalog(Catalog):
             except LostError as error:
                 lost = error
             except TakenError as error:
+                if new := [one.name for one in ratifiers if one.creates]:
+                    taken = f"there is a table of this name, or one is being created: {' or '.join(new)}"
+                    raise TableAlreadyExistsError(taken) from error
                 raise StorageError(f"cannot {what}: {self.name} failed: {error}") from error
             # No other program makes a table of one that is being created.
             if any(one.is_created() for one in ratifiers):
@@ -650,7 +654,7 @@ class SqlRatifier:
     maintenance: str | None = None
 
     def __init__(self, catalog: SqlCatalog, entry: Entry, *, creates: bool = False) -> None:
-        self._catalog, self._entry, self._creates = catalog, entry, creates
+        self._catalog, self._entry, self.creates = catalog, entry, creates
         self._sealed = False
         self._confirmed: str | None = None
         self.inline = entry.commits == "inline"
@@ -673,7 +677,7 @@ class SqlRatifier:
         self._sealed = latest < _CREATING
         if self._sealed:
             latest = unsealed(latest)
-        elif self._creates:
+        elif self.creates:
             latest = max(latest, 0)
         held = (row for row in rows if row.version is not None)
         try:
@@ -703,17 +707,19 @@ class SqlRatifier:
         Returns:
             Whether its version was the one that is proposed; otherwise nothing was changed.
         """
-        before = _CREATING if self._creates and proposal.before == 0 else proposal.before
+        before = _CREATING if self.creates and proposal.before == 0 else proposal.before
         asked = {"table": self._entry.table_id, "before": before, "since": self._since(connection)}
         if proposal.commit is None and before >= 0:
             return connection.execute(_PIN, asked).first() is not None
-        after = 0 if proposal.commit is None else proposal.commit.version
-        move = _CREATE if before < 0 else _MOVE
-        return connection.execute(move, {**asked, "after": after}).rowcount == 1
+        asked["after"] = 0 if proposal.commit is None else proposal.commit.version
+        if before >= 0:
+            return connection.execute(_MOVE, asked).rowcount == 1
+        # A staging table of a server gets its name with its first version.
+        return connection.execute(_CREATE, {**asked, "name": self._entry.name}).rowcount == 1
 
     def is_created(self) -> bool:
         """Whether the table was to be created, and readers find it."""
-        if not self._creates:
+        if not self.creates:
             return False
         row = self._catalog._by_id(self._entry)  # noqa: SLF001 - of this module
         return row is not None and row.latest >= 0

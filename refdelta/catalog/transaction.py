@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from refdelta.api.handle import Handle
 from refdelta.api.transaction import WriteTransaction
+from refdelta.catalog.locations import place_of
 from refdelta.engine.log.managed_log import ManagedStore, Proposal, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
@@ -19,7 +20,7 @@ from refdelta.errors import (
     NotCopyableError,
     TableAlreadyExistsError,
 )
-from refdelta.operations.write.source import place_of, rest_on
+from refdelta.operations.write.source import rest_on
 from refdelta.transaction.driver import CERTAIN_FAILURES
 from refdelta.transaction.options import checked, records_applications
 from refdelta.transaction.results import CommitResult
@@ -222,7 +223,8 @@ class CatalogTransaction:
         defaults: Mapping[str, str] | None = None,
         identity: Mapping[str, Identity] | None = None,
     ) -> PartOfTransaction:
-        """Create a table, which others find once the transaction is committed. Its name is taken from now on.
+        """Create a table, which others find once the transaction is committed. Its name is taken from now on; through
+        a server it is taken by the commit, which fails if another table has it then.
 
         Args:
             name: as for :meth:`refdelta.catalog.Catalog.create_table`, like all that follow.
@@ -295,7 +297,8 @@ class CatalogTransaction:
             if place_of(part.txn.store.uri) == place:
                 return rest_on(part.txn, read.version)
         for name, (entry, _) in self._seen.items():
-            if entry.managed and place_of(self._catalog._store(entry).uri) == place:  # noqa: SLF001 - of this package
+            # By its location: to open a store may take a request for its credentials.
+            if entry.managed and place_of(entry.location) == place:
                 return rest_on(self.table(name)._transaction, read.version)  # noqa: SLF001 - of this package
         return None
 

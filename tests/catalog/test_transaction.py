@@ -664,6 +664,30 @@ def test_a_database_that_fails_leaves_nothing(catalog, monkeypatch, tmp_path):
     assert (state(catalog), files(tmp_path)) == (START, before)
 
 
+def test_tables_that_are_only_created_are_not_there_after_a_failure(catalog, monkeypatch):
+    def fails(self, what, run):
+        raise StorageError("down")
+
+    def loses(self, what, run):
+        raise sql.LostError("no answer")
+
+    def begun(name):
+        tx = catalog.transaction()
+        for number in (1, 2):
+            tx.create_table(f"{name}{number}", SCHEMA, commits=catalog.commits)
+        return tx
+
+    failing, losing = begun("c"), begun("d")
+    with monkeypatch.context() as patch:
+        patch.setattr(sql.SqlCatalog, "_at_once", fails)
+        with pytest.raises(errors.StoreError, match="down"):
+            failing.commit()
+        patch.setattr(sql.SqlCatalog, "_at_once", loses)
+        with pytest.raises(errors.CommitOutcomeUnknownError, match="no answer"):
+            losing.commit()
+    assert state(catalog) == START
+
+
 def test_all_tables_move_in_one_transaction_of_the_database_in_one_order(catalog, monkeypatch):
     seen, execute, commit = [], sa.Connection.execute, sa.Connection.commit
 
@@ -745,10 +769,10 @@ def test_a_fork_cannot_end_it(catalog):
     tx.commit()
 
 
-def test_a_catalog_without_such_a_request_refuses_by_name():
-    from refdelta.catalog import UnityCatalog
+def test_a_catalog_without_such_a_request_refuses_by_name(catalog, monkeypatch):
+    from refdelta.catalog.base import Catalog
 
-    catalog = UnityCatalog("http://127.0.0.1:9")
+    monkeypatch.setattr(SqlCatalog, "_latest_of_all", Catalog._latest_of_all)
     for call in (catalog.transaction, catalog.snapshot, lambda: catalog.transact(lambda tx: None)):
-        with pytest.raises(errors.InvalidArgumentError, match="no request for several tables"):
+        with pytest.raises(errors.InvalidArgumentError, match="has no request for several tables"):
             call()
