@@ -74,13 +74,13 @@ class TogetherService(DeltaService):
             tables=[
                 TableVersion(
                     name=name,
-                    table_id=entry.table_id,
-                    location=entry.location,
-                    managed=entry.managed,
-                    commits=entry.commits,
-                    latest=max(version, 0),
+                    table_id=one.entry.table_id,
+                    location=one.entry.location,
+                    managed=one.entry.managed,
+                    commits=one.entry.commits,
+                    latest=one.version,
                 )
-                for name, (entry, version) in sorted(found.items())
+                for name, one in sorted(found.items())
                 if name.count(".") == _NAME_PARTS - 1
             ]
         )

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
-from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, is_name, not_found
+from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found
 from refdelta.catalog.locations import is_location
 from refdelta.core.log.paths import MAX_VERSION
 from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, Proposal, Ratified, RatifiedCommit
@@ -107,6 +107,7 @@ _ASK = (
     .where(TABLES.c.id == sa.bindparam("table"))
     .order_by(COMMITS.c.version)
 )
+_ALL = sa.select(TABLES).where(TABLES.c.latest >= 0)
 _MOVE = (
     sa.update(TABLES)
     .where(
@@ -502,11 +503,12 @@ class SqlCatalog(Catalog):
     def _ratifier(self, entry: Entry, *, creates: bool = False) -> Ratifier:
         return SqlRatifier(self, entry, creates=creates)
 
-    def _latest_of_all(self, what: str) -> dict[str, tuple[Entry, int]]:
+    def _latest_of_all(self, what: str) -> dict[str, Seen]:
         """One statement, so that the versions are of one moment."""
         with self._reading(what) as connection:
-            rows = connection.execute(sa.select(TABLES).where(TABLES.c.latest >= 0)).all()
-        return {row.name: (entry_of(row, self.name), row.latest) for row in rows}
+            rows = connection.execute(_ALL).all()
+            session = database.session_of(connection)
+        return {row.name: Seen(entry_of(row, self.name), row.latest, f"{session} {row.created_ms}") for row in rows}
 
     def _ratify(self, proposals: Sequence[Proposal]) -> list[Committed | Exists | Unknown | None]:
         """Ratify the next versions of several tables by one transaction of the database: all of them or none.

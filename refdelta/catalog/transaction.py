@@ -97,6 +97,7 @@ class PartOfTransaction(WriteTransaction):
 @dataclass
 class _Part:
     entry: Any
+    handle: Handle
     txn: TableTransaction
     public: PartOfTransaction
     created: DeltaTable | None = None
@@ -202,10 +203,8 @@ class CatalogTransaction:
         known = self._parts.get(name)
         if known is None:
             with store_errors(f"open {name}"):
-                log, version = self._catalog._at(name, self._seen)  # noqa: SLF001 - of this package
-            handle = Handle(log)
-            handle.pin(version)
-            known = self._add(name, self._seen[name][0], handle)
+                handle = self._catalog._at(name, self._seen)  # noqa: SLF001 - of this package
+            known = self._add(name, self._seen[name].entry, handle)
         return known.public
 
     def create_table(
@@ -287,7 +286,7 @@ class CatalogTransaction:
         age = time.monotonic() - self._began
         txn = handle.begin_at(handle.snapshot, age, **self._options)
         txn.reads_elsewhere = self._read
-        part = self._parts[name] = _Part(entry, txn, PartOfTransaction(txn, name))
+        part = self._parts[name] = _Part(entry, handle, txn, PartOfTransaction(txn, name))
         return part
 
     def _read(self, read: Snapshot) -> None:
@@ -296,9 +295,9 @@ class CatalogTransaction:
         for part in self._parts.values():
             if place_of(part.txn.store.uri) == place:
                 return rest_on(part.txn, read.version)
-        for name, (entry, _) in self._seen.items():
+        for name, seen in self._seen.items():
             # By its location: to open a store may take a request for its credentials.
-            if entry.managed and place_of(entry.location) == place:
+            if seen.entry.managed and place_of(seen.entry.location) == place:
                 return rest_on(self.table(name)._transaction, read.version)  # noqa: SLF001 - of this package
         return None
 
@@ -348,6 +347,9 @@ class CatalogTransaction:
                 one.txn.end()
                 results[name] = one.txn.succeeded(None)
         self._ended = "committed"
+        for name, one in self._parts.items():
+            if one.created is None:
+                self._catalog._kept.keep(self._seen[name], _managed(one), one.handle.snapshot)  # noqa: SLF001 - of this package
         return {name: results[name] for name in self._parts}
 
     def _commit(self, taking_part: Mapping[str, _Part]) -> dict[str, CommitResult]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import msgspec
 
 from refdelta.catalog import delta_api as api
-from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, is_name, not_found
+from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found
 from refdelta.catalog.locations import place_of, refused
 from refdelta.catalog.unity_http import Connection, RequestError, Token, path_of, pause, root_of
 from refdelta.catalog.unity_together import ratify_together, versions_of
@@ -464,14 +464,12 @@ class UnityCatalog(Catalog):
 
     # Several tables, through refdelta serve.
 
-    def _latest_of_all(self, what: str) -> dict[str, tuple[Entry, int]]:
-        found = versions_of(self._connection, what)
+    def _latest_of_all(self, what: str) -> dict[str, Seen]:
         return {
-            one.name: (
-                Entry(one.name, one.location, one.managed, self._checked_id(one.table_id), one.commits),
-                one.latest,
+            one.name: Seen(
+                Entry(one.name, one.location, one.managed, self._checked_id(one.table_id), one.commits), one.latest
             )
-            for one in found.tables
+            for one in versions_of(self._connection, what).tables
             if is_name(one.name)
         }
 

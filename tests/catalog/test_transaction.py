@@ -1,7 +1,7 @@
 """Transactions over several tables of a catalog, in SQLite and PostgreSQL, with staged and with inline commits: all or
 nothing, at both levels.
 
-Tests of catalog.transaction, transaction.together, sql_statements.atomic.
+Tests of catalog.kept, catalog.transaction, transaction.together, sql_statements.atomic.
 """
 
 import contextlib
@@ -446,6 +446,53 @@ def test_a_transaction_sees_all_tables_at_the_moment_at_which_it_began(catalog):
         transfer(other)
     assert tx["a"].read().column("amount").to_pylist() == tx["b"].read().column("amount").to_pylist() == [100, 100]
     tx.abort()
+
+
+def test_what_was_read_before_is_not_read_again_and_never_stale(catalog, reopen, monkeypatch):
+    from refdelta.catalog import base, kept
+
+    loads, load = [], base.load_snapshot
+
+    def loaded(log, version):
+        loads.append(version)
+        return load(log, version)
+
+    def seen(name):
+        del loads[:]
+        with catalog.transaction() as tx:
+            return sorted(tx[name].read()["id"].to_pylist()), loads[:]
+
+    monkeypatch.setattr(base, "load_snapshot", loaded)
+    other = reopen()
+    assert seen("a") == ([1, 2], [1])
+    for commits in ("ours", "another's"):
+        with (catalog if commits == "ours" else other).transaction() as tx:
+            tx["a"].append(rows(_3=3))
+            tx["b"].append(rows(_3=3))
+    assert seen("a") == ([1, 2, 3, 3], [])
+    assert content(catalog.snapshot(["a"])["a"]) == {1: 100, 2: 100, 3: 3}
+    # A transaction that began earlier still sees its own moment.
+    early = catalog.transaction()
+    with catalog.transaction() as tx:
+        tx["a"].delete("id = 3")
+    assert early["a"].read().num_rows == 4
+    early.abort()
+    assert seen("a") == ([1, 2], [])
+    # Another name, and another table of the name.
+    catalog.rename_table("a", "z")
+    assert seen("z") == ([1, 2], [4])
+    catalog.drop_table("z")
+    create(catalog, "z")
+    assert seen("z") == ([1, 2], [1])
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "MOST_FILES", -1)
+        other.transaction()["b"]
+        other._kept = kept.KeptSnapshots()
+        del loads[:]
+        other.snapshot(["b"]), other.snapshot(["b"])
+        assert loads == [3, 3]
+    monkeypatch.setattr(kept, "MOST_TABLES", 1)
+    assert [seen(name)[1] for name in ("z", "b", "z")] == [[], [3], [1]]
 
 
 # --- misuse ---
