@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from refdelta.api.handle import Handle
 from refdelta.api.transaction import WriteTransaction
-from refdelta.catalog.locations import place_of
+from refdelta.catalog.locations import place_of, uri_of
 from refdelta.engine.log.managed_log import ManagedStore, Proposal, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
@@ -27,7 +27,7 @@ from refdelta.transaction.results import CommitResult
 from refdelta.transaction.together import commit_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from refdelta.api.table import DeltaTable
@@ -285,7 +285,7 @@ class CatalogTransaction:
     def _add(self, name: str, entry: Any, handle: Handle) -> _Part:
         age = time.monotonic() - self._began
         txn = handle.begin_at(handle.snapshot, age, **self._options)
-        txn.reads_elsewhere = self._read
+        txn.reads_elsewhere, txn.made_elsewhere = self._read, self._read_by
         part = self._parts[name] = _Part(entry, handle, txn, PartOfTransaction(txn, name))
         return part
 
@@ -300,6 +300,12 @@ class CatalogTransaction:
             if seen.entry.managed and place_of(seen.entry.location) == place:
                 return rest_on(self.table(name)._transaction, read.version)  # noqa: SLF001 - of this package
         return None
+
+    def _read_by(self, version_of: Callable[[str], int | None]) -> None:
+        """Record that rows which other processes have read of tables of the catalog are written."""
+        for name, seen in self._seen.items():
+            if seen.entry.managed and (version := version_of(uri_of(seen.entry.location))) is not None:
+                rest_on(self.table(name)._transaction, version)  # noqa: SLF001 - of this package
 
     # --- the end ---
 
