@@ -158,7 +158,7 @@ def bench_transactions_over_tables(contest, size, folder, request, database, tab
 
 AT_ONCE, ACCOUNTS, BALANCE = 8, 250, 1000
 ACCOUNT = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
-BY_ROWS, BY_TABLES = "aborted, by rows", "aborted, by tables"
+BY_ROWS, BY_TABLES = "abort rate", "abort rate by tables"
 
 
 class Transfers:
@@ -197,7 +197,7 @@ class Transfers:
                     tx.commit()
                 except errors.ConcurrentModificationError:
                     aborted += 1
-        return {BY_ROWS: 100 * aborted / count, BY_TABLES: 100 * self.aborted_by_tables() / count}
+        return {BY_ROWS: aborted / count, BY_TABLES: self.aborted_by_tables() / count}
 
     def aborted_by_tables(self) -> int:
         """The number of transfers that come after another one of their round in one of their tables."""
@@ -220,7 +220,7 @@ class Transfers:
 
 @pytest.mark.parametrize("tables", [2, 8])
 def bench_transfers_that_begin_at_one_moment(contest, size, folder, tables):
-    """Percent of the transfers that are aborted, by rows and by tables."""
+    """The share of the transfers that are aborted, by rows and by tables."""
     work = Transfers(folder, tables, size(smoke=2, default=12))
     contest.run(
         [Engine("refdelta", work.run, work.before, work.after, f"{AT_ONCE} at a time, {ACCOUNTS} accounts a table")],

@@ -54,7 +54,7 @@ class KeptSnapshots:
         if snapshot.version < seen.version or snapshot.due_for_checkpoint:
             try:
                 snapshot = snapshot.advance()
-            except (DeltaError, StorageError):  # it is raised by those who open the table anew
+            except (DeltaError, StorageError):  # raised again where the table is opened anew
                 return None
             if kept.log.session != seen.session:
                 return None

@@ -127,7 +127,7 @@ def version_of(frame: Any, snapshot: Snapshot, *, remembered: bool = True) -> in
 
 
 def versions_read(frame: Any) -> Callable[[str], int | None] | None:
-    """The versions of tables from which the rows of a DataFrame are made, as far as its plan names them: by the marks
+    """The versions of tables from which the rows of a DataFrame are made, if its plan names the tables: by the marks
     of :func:`refdelta.spark.read`, and by the sources of the format ``refdelta``. A version that the caller named does
     not count, since it never changes.
 
@@ -150,7 +150,7 @@ def versions_read(frame: Any) -> Callable[[str], int | None] | None:
 
 
 def _own_source(table: Any) -> Any | None:
-    """The source of the format ``refdelta`` of a table of a plan; None for another table."""
+    """The source ``refdelta`` of a table in a plan; None for another table."""
     if kind_of(table) != "PythonTable" or table.name() != "refdelta":
         return None
     # Spark keeps the pickled source in private fields; it is of a worker of ours.

@@ -95,8 +95,8 @@ class OfTables(Protocol):
         """
 
     def versions_elsewhere(self) -> Callable[[str], int | None] | None:
-        """The oldest version of any table that was read for these rows, by the URI of its store, as far as it is known;
-        None if there is no such table.
+        """The oldest version of any table that was read for these rows, by the URI of its store, if the rows name
+        the table; None if they name none.
         """
 
 
