@@ -553,8 +553,11 @@ class SqlCatalog(Catalog):
                     taken = f"there is a table of this name, or one is being created: {' or '.join(new)}"
                     raise TableAlreadyExistsError(taken) from error
                 raise StorageError(f"cannot {what}: {self.name} failed: {error}") from error
-            # No other program makes a table of one that is being created.
-            if any(one.is_created() for one in ratifiers):
+            # No other program makes a table of one that is being created. If an earlier attempt of the same transaction
+            # did, with other staged files, the versions are read back.
+            if any(one.is_created() for one in ratifiers) and all(
+                one.has(proposal.commit) for one, proposal in ordered if proposal.commit is not None
+            ):
                 return [Committed()] * len(proposals)
             if lost is None:
                 break
@@ -725,6 +728,11 @@ class SqlRatifier:
             return False
         row = self._catalog._by_id(self._entry)  # noqa: SLF001 - of this module
         return row is not None and row.latest >= 0
+
+    def has(self, commit: RatifiedCommit) -> bool:
+        """Whether this commit is ratified, and still held."""
+        found = next((one for one in self.ratified(commit.version).commits if one.version == commit.version), None)
+        return found is not None and (found.data == commit.data if self.inline else found.file_name == commit.file_name)
 
     def recorded(self, commit: RatifiedCommit) -> dict[str, Any]:
         """The row of a ratified commit."""

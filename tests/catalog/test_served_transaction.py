@@ -198,6 +198,29 @@ def test_tables_that_are_only_created_and_a_lost_reply(catalog, through):
         tx.commit()
 
 
+def test_a_request_that_arrives_late_before_another_try_is_found(catalog, through, served):
+    """All requests of the first try are lost, and one of them arrives before the second try, whose files are others."""
+    bodies = []
+
+    def plan(method, path, body):
+        if method != "POST" or not path.endswith(RATIFICATIONS):
+            return None
+        bodies.append(body)
+        if bodies[0] == body:
+            return "lose-request"
+        if bodies.count(body) == 1:
+            assert served.request("POST", RATIFICATIONS, bodies[0])[0] == 200
+        return None
+
+    tx = through(plan).transaction()
+    tx["a"].append(rows(_3=3))
+    tx.create_table("c", SCHEMA).append(rows(_1=1))
+    tx.create_table("d", SCHEMA)
+    assert {name: one.version for name, one in tx.commit().items()} == {"a": 2, "c": 1, "d": 0}
+    assert len({*bodies}) == 2
+    assert state(catalog) == {**START, "a": (2, {1: 100, 2: 100, 3: 3}), "c": (1, {1: 1}), "d": (0, {})}
+
+
 def test_an_outcome_that_nobody_knows_keeps_the_files(catalog, through, tmp_path):
     lost = []
 

@@ -684,6 +684,40 @@ def test_a_lost_reply_is_looked_up_in_all_tables(catalog, monkeypatch, carried_o
     assert catalog.tables() == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("published", [False, True], ids=["held", "published"])
+def test_a_transaction_that_arrives_late_before_its_repetition_is_found(catalog, monkeypatch, published):
+    """The first attempt is carried out after it was looked up, and before the second one, whose files are others."""
+    at_once, late = sql.SqlCatalog._at_once, []
+
+    def loses(self, what, run):
+        if what.startswith("ratify"):
+            late.append(run)
+            if len(late) == 1:
+                raise sql.LostError("no answer")
+            if len(late) == 2:
+                assert at_once(self, what, late[0])
+                if published:
+                    for name in catalog.tables():
+                        catalog.publish(name)
+        return at_once(self, what, run)
+
+    monkeypatch.setattr(sql.SqlCatalog, "_at_once", loses)
+    tx = catalog.transaction()
+    tx["a"].append(rows(_3=3))
+    tx.create_table("c", SCHEMA, commits=catalog.commits).append(rows(_1=1))
+    tx.create_table("d", SCHEMA, commits=catalog.commits)
+    assert {name: one.version for name, one in tx.commit().items()} == {"a": 2, "c": 1, "d": 0}
+    assert len(late) == 2
+    for part in tx._parts.values():
+        part.txn.store.ask()  # raises if it has noted another commit than the one that is ratified
+    with catalog.transaction() as tx:
+        tx["c"].append(rows(_2=2))
+        tx["a"].append(rows(_4=4))
+    assert content(catalog.table("c")) == {1: 1, 2: 2}
+    for name in ("a", "c", "d"):
+        check_log(catalog, name)
+
+
 def test_a_database_without_answers_leaves_the_outcome_open_and_the_files(catalog, monkeypatch, tmp_path):
     def loses(self, what, run):
         raise sql.LostError("no answer")
