@@ -492,12 +492,12 @@ class Catalog(abc.ABC):
             raise InvalidArgumentError(
                 f"the catalog holds the commits of {name} inline, and the interface of {self.name} has staged ones only"
             )
-        if (kept := self._kept.at(one)) is not None:
+        if (kept := self._kept.at(one.entry, one.version, one.session)) is not None:
             log, snapshot = kept
         else:
             log = self._managed(one.entry, self._store(one.entry))
             snapshot = load_snapshot(log, one.version)
-        self._kept.keep(one, log, snapshot)
+        self._kept.keep(one.entry, log, snapshot)
         handle = Handle(log)
         handle.snapshot = snapshot
         return handle

@@ -353,9 +353,9 @@ class CatalogTransaction:
                 one.txn.end()
                 results[name] = one.txn.succeeded(None)
         self._ended = "committed"
-        for name, one in self._parts.items():
+        for one in self._parts.values():
             if one.created is None:
-                self._catalog._kept.keep(self._seen[name], _managed(one), one.handle.snapshot)  # noqa: SLF001 - of this package
+                self._catalog._kept.keep(one.entry, _managed(one), one.handle.snapshot)  # noqa: SLF001 - of this package
         return {name: results[name] for name in self._parts}
 
     def _commit(self, taking_part: Mapping[str, _Part]) -> dict[str, CommitResult]:

@@ -478,14 +478,21 @@ def test_what_was_read_before_is_not_read_again_and_never_stale(catalog, reopen,
     assert early["a"].read().num_rows == 4
     early.abort()
     assert seen("a") == ([1, 2], [])
+    early = catalog.transaction()
+    with other.transaction() as tx:
+        tx["a"].append(rows(_5=5))
+    assert seen("a") == ([1, 2, 5], [])
+    assert early["a"].read().num_rows == 2  # which is not kept in place of the newer one
+    early.abort()
+    assert seen("a") == ([1, 2, 5], [])
     # Another name, and another table of the name.
     catalog.rename_table("a", "z")
-    assert seen("z") == ([1, 2], [4])
+    assert seen("z") == ([1, 2, 5], [5])
     catalog.drop_table("z")
     create(catalog, "z")
     assert seen("z") == ([1, 2], [1])
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "MOST_FILES", -1)
+        patch.setattr(kept, "MOST_FILES", 0)
         other.transaction()["b"]
         other._kept = kept.KeptSnapshots()
         del loads[:]
