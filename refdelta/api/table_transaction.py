@@ -15,7 +15,7 @@ from refdelta.operations.alter.unmapping import removes_mapping
 from refdelta.operations.layout import STATEMENTS
 from refdelta.operations.layout.auto_compact import auto_compact
 from refdelta.operations.write.append import Rows, WrittenFiles, append, describe_write
-from refdelta.operations.write.source import Source, open_source, record_reads
+from refdelta.operations.write.source import Source, open_rows, record_reads
 from refdelta.operations.write.target import WriteRequest
 from refdelta.table.properties import compacts_by_itself
 from refdelta.transaction.transaction import Transaction
@@ -274,7 +274,7 @@ class TableTransaction(Transaction):
 
     def _rows(self, data: Any, request: WriteRequest) -> Rows:
         """The rows to write. Raises ``InvalidArgumentError`` for rows of this table in another version."""
-        rows = data if isinstance(data, Rows) else open_source(data)
+        rows = data if isinstance(data, Rows) else open_rows(self, data)
         if isinstance(rows, Source):
             record_reads(self, rows.tables)
             rows.convert_for(request.kept_schema(self.snapshot), request.timezone or self._timezone)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from refdelta import arguments
 from refdelta.api.handle import Handle
 from refdelta.api.table import DeltaTable, create_in, table_of
+from refdelta.catalog.kept import KeptSnapshots
 from refdelta.catalog.locations import Locations, place_of, refused
 from refdelta.catalog.own_files import delete_own_files, discard_creation
 from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
 from refdelta.engine.log.listing import has_log
 from refdelta.engine.log.location import open_location
 from refdelta.engine.log.managed_log import TABLE_ID, ManagedStore, Ratified, Ratifier
+from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CatalogMismatchError,
@@ -81,6 +83,22 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """A table of a catalog at one moment.
+
+    Attributes:
+        entry: the table.
+        version: its latest version.
+        session: the identity of the database and of the table's history in it
+            (:attr:`refdelta.engine.log.managed_log.Ratified.session`); None if it is not known.
+    """
+
+    entry: Entry
+    version: int
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Adoption:
     """The result of :meth:`Catalog.adopt`.
 
@@ -116,6 +134,7 @@ class Catalog(abc.ABC):
     ) -> None:
         self._options = dict(arguments.mapping("storage_options", storage_options) or {})
         self._locations = Locations(locations)
+        self._kept = KeptSnapshots()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -346,10 +365,13 @@ class Catalog(abc.ABC):
         with store_errors("take a snapshot"):
             seen = self._latest_of_all("take a snapshot")
             if names is None:
-                wanted = [name for name, (entry, _) in seen.items() if entry.managed]
+                wanted = [name for name, one in seen.items() if self._takes_part(one.entry)]
             else:
                 wanted = [checked_name(name) for name in names]
-            return {name: DeltaTable.in_store(*self._at(name, seen)) for name in wanted}
+            found = {name: self._at(name, seen) for name in wanted}
+        for handle in found.values():
+            handle.pinned = True
+        return {name: table_of(handle) for name, handle in found.items()}
 
     def transaction(
         self,
@@ -438,7 +460,7 @@ class Catalog(abc.ABC):
 
         return repeat(attempt, attempts=attempts)
 
-    def _latest_of_all(self, what: str) -> dict[str, tuple[Entry, int]]:
+    def _latest_of_all(self, what: str) -> dict[str, Seen]:
         """All tables by name, each with its latest version, of one moment.
 
         Args:
@@ -448,21 +470,37 @@ class Catalog(abc.ABC):
             InvalidArgumentError: the catalog has no such answer.
         """
         raise InvalidArgumentError(
-            f"cannot {what}: the interface of {self.name} has no request for several tables at one moment; a "
-            "SqlCatalog has one"
+            f"cannot {what}: {self.name} has no request for several tables at one moment; refdelta serve and "
+            "SqlCatalog have one"
         )
 
-    def _at(self, name: str, seen: Mapping[str, tuple[Entry, int]]) -> tuple[ManagedStore, int]:
-        """The log of a table, and its version among those of one moment."""
+    def _takes_part(self, entry: Entry) -> bool:
+        """Whether a table can be opened at one of these versions."""
+        return entry.managed
+
+    def _at(self, name: str, seen: Mapping[str, Seen]) -> Handle:
+        """A handle with a table at its version among those of one moment."""
         if checked_name(name) not in seen:
             raise not_found(name, self.name, [*seen])
-        entry, version = seen[name]
-        if not entry.managed:
+        one = seen[name]
+        if not one.entry.managed:
             raise InvalidArgumentError(
                 f"{name} is a table of the file system: the catalog {self.name} does not decide its versions, so it "
                 "has no part in a snapshot or a transaction of several tables"
             )
-        return self._managed(entry, self._store(entry)), version
+        if not self._takes_part(one.entry):
+            raise InvalidArgumentError(
+                f"the catalog holds the commits of {name} inline, and the interface of {self.name} has staged ones only"
+            )
+        if (kept := self._kept.at(one.entry, one.version, one.session)) is not None:
+            log, snapshot = kept
+        else:
+            log = self._managed(one.entry, self._store(one.entry))
+            snapshot = load_snapshot(log, one.version)
+        self._kept.keep(one.entry, log, snapshot)
+        handle = Handle(log)
+        handle.snapshot = snapshot
+        return handle
 
     def publish(self, name: str) -> int:
         """Write the ratified commits of a table into its log, as writers do in the background.

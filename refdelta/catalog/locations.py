@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -92,6 +93,11 @@ def place_of(location: str) -> tuple[str, str] | None:
     if set("?#\\").intersection(rest):
         return None
     return _SAME.get(scheme, scheme), rest
+
+
+def uri_of(location: str) -> str:
+    """The URI of a location, as its store names it, without opening the store."""
+    return location.rstrip("/") if "://" in location else Path(location).expanduser().absolute().as_uri()
 
 
 def _local(path: str) -> tuple[str, str] | None:

@@ -30,7 +30,9 @@ from starlette.routing import Route
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.listener import KNOWN, Impatient, Listener
-from refdelta.catalog.service import ApiError, DeltaService, HeldBytes, ServedCatalog, invalid
+from refdelta.catalog.service import ApiError, HeldBytes, ServedCatalog, invalid
+from refdelta.catalog.service_together import TogetherService
+from refdelta.catalog.together_api import RATIFICATIONS, VERSIONS, Ratification
 from refdelta.errors import (
     CatalogMismatchError,
     DeltaError,
@@ -106,7 +108,7 @@ def make_app(
         vend: whether clients get the server's own credentials for the store.
         seconds: the time of a request.
     """
-    service = DeltaService(catalog, most_unpublished=most_unpublished, vend=vend, patience=seconds / 2)
+    service = TogetherService(catalog, most_unpublished=most_unpublished, vend=vend, patience=seconds / 2)
     endpoints = _Endpoints(service, seconds)
     app = Starlette(routes=endpoints.routes(), exception_handlers={HTTPException: _http_error, Exception: _failure})
     app.router.redirect_slashes = False
@@ -161,7 +163,7 @@ def _digest(token: bytes) -> bytes:
 class _Endpoints:
     """The requests of the API, each turned into one call of the service."""
 
-    def __init__(self, service: DeltaService, seconds: float) -> None:
+    def __init__(self, service: TogetherService, seconds: float) -> None:
         self._service = service
         self._seconds = seconds
         self._threads: anyio.CapacityLimiter | None = None
@@ -181,6 +183,8 @@ class _Endpoints:
             Route(f"{table}/credentials", self._credentials, methods=["GET"]),
             Route(f"{table}/metrics", self._metrics, methods=["POST"]),
             Route(f"{root}/staging-tables/{{table_id}}/credentials", self._staging_credentials, methods=["GET"]),
+            Route(f"{api.ROOT}{VERSIONS}", self._versions, methods=["GET"]),
+            Route(f"{api.ROOT}{RATIFICATIONS}", self._ratify, methods=["POST"]),
             Route(f"{api.ROOT}/catalogs", self._catalogs, methods=["GET"]),
             Route(f"{api.ROOT}/schemas", self._schemas, methods=["GET"]),
             Route(f"{api.ROOT}/tables", self._tables, methods=["GET"]),
@@ -227,6 +231,14 @@ class _Endpoints:
 
     async def _staging_credentials(self, request: Request) -> Response:
         return await self._answer(functools.partial(self._service.staging_credentials, request.path_params["table_id"]))
+
+    # Several tables at one moment, which the Delta API lacks.
+
+    async def _versions(self, _request: Request) -> Response:
+        return await self._answer(self._service.versions)
+
+    async def _ratify(self, request: Request) -> Response:
+        return await self._with_body(request, Ratification, self._service.ratify)
 
     # Unity Catalog's own lists, which the Delta API lacks: names, and no more.
 

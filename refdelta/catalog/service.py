@@ -567,11 +567,15 @@ class DeltaService:
             raise _conflict(commit.version, answer.latest)
         if commit.version > answer.latest + 1:
             raise invalid(f"the next version is {answer.latest + 1}, not {commit.version}")
+        self._check_backlog(answer, published)
+        return answer
+
+    def _check_backlog(self, answer: Ratified, published: int) -> None:
+        """Refuse one more commit where too many wait to be published."""
         waiting = answer.latest - max(published, answer.commits[0].version - 1 if answer.commits else answer.latest)
         if waiting >= self._most:
             message = f"{waiting} commits are not published; publish them first"
             raise ApiError(429, "ResourceExhaustedException", message, retry_after=1)
-        return answer
 
     def _is_accepted(self, held: _Held, answer: Ratified, commit: api.ApiCommit) -> bool:
         """Whether a commit is sent again that was ratified before. Once it is published, its content decides."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
-from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, is_name, not_found
+from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found
 from refdelta.catalog.locations import is_location
 from refdelta.core.log.paths import MAX_VERSION
 from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, Proposal, Ratified, RatifiedCommit
@@ -107,6 +107,7 @@ _ASK = (
     .where(TABLES.c.id == sa.bindparam("table"))
     .order_by(COMMITS.c.version)
 )
+_ALL = sa.select(TABLES).where(TABLES.c.latest >= 0)
 _MOVE = (
     sa.update(TABLES)
     .where(
@@ -118,7 +119,7 @@ _MOVE = (
 )
 # The row is locked until the end of the transaction, on databases where others could change it before.
 _PIN = sa.select(TABLES.c.latest).where(*_MOVE.whereclause.clauses).with_for_update(read=True)  # type: ignore[union-attr]
-_CREATE = _MOVE.values(published=0)
+_CREATE = _MOVE.values(published=0, name=sa.bindparam("name"))
 _RECORD = sa.insert(COMMITS)
 _NOTED = (
     sa.update(TABLES)
@@ -502,11 +503,12 @@ class SqlCatalog(Catalog):
     def _ratifier(self, entry: Entry, *, creates: bool = False) -> Ratifier:
         return SqlRatifier(self, entry, creates=creates)
 
-    def _latest_of_all(self, what: str) -> dict[str, tuple[Entry, int]]:
+    def _latest_of_all(self, what: str) -> dict[str, Seen]:
         """One statement, so that the versions are of one moment."""
         with self._reading(what) as connection:
-            rows = connection.execute(sa.select(TABLES).where(TABLES.c.latest >= 0)).all()
-        return {row.name: (entry_of(row, self.name), row.latest) for row in rows}
+            rows = connection.execute(_ALL).all()
+            session = database.session_of(connection)
+        return {row.name: Seen(entry_of(row, self.name), row.latest, f"{session} {row.created_ms}") for row in rows}
 
     def _ratify(self, proposals: Sequence[Proposal]) -> list[Committed | Exists | Unknown | None]:
         """Ratify the next versions of several tables by one transaction of the database: all of them or none.
@@ -520,6 +522,7 @@ class SqlCatalog(Catalog):
 
         Raises:
             StorageError: the database failed, or a table is being dropped, and nothing was ratified.
+            TableAlreadyExistsError: the name of a table that is created is taken, and nothing was ratified.
             CatalogReplacedError: the database of a table is another one than the one that was confirmed.
         """
         ratifiers = [one.ratifier for one in proposals if isinstance(one.ratifier, SqlRatifier)]
@@ -546,9 +549,15 @@ class SqlCatalog(Catalog):
             except LostError as error:
                 lost = error
             except TakenError as error:
+                if new := [one.name for one in ratifiers if one.creates]:
+                    taken = f"there is a table of this name, or one is being created: {' or '.join(new)}"
+                    raise TableAlreadyExistsError(taken) from error
                 raise StorageError(f"cannot {what}: {self.name} failed: {error}") from error
-            # No other program makes a table of one that is being created.
-            if any(one.is_created() for one in ratifiers):
+            # No other program makes a table of one that is being created. If an earlier attempt of the same transaction
+            # did, with other staged files, the versions are read back.
+            if any(one.is_created() for one in ratifiers) and all(
+                one.has(proposal.commit) for one, proposal in ordered if proposal.commit is not None
+            ):
                 return [Committed()] * len(proposals)
             if lost is None:
                 break
@@ -650,7 +659,7 @@ class SqlRatifier:
     maintenance: str | None = None
 
     def __init__(self, catalog: SqlCatalog, entry: Entry, *, creates: bool = False) -> None:
-        self._catalog, self._entry, self._creates = catalog, entry, creates
+        self._catalog, self._entry, self.creates = catalog, entry, creates
         self._sealed = False
         self._confirmed: str | None = None
         self.inline = entry.commits == "inline"
@@ -673,7 +682,7 @@ class SqlRatifier:
         self._sealed = latest < _CREATING
         if self._sealed:
             latest = unsealed(latest)
-        elif self._creates:
+        elif self.creates:
             latest = max(latest, 0)
         held = (row for row in rows if row.version is not None)
         try:
@@ -703,20 +712,27 @@ class SqlRatifier:
         Returns:
             Whether its version was the one that is proposed; otherwise nothing was changed.
         """
-        before = _CREATING if self._creates and proposal.before == 0 else proposal.before
+        before = _CREATING if self.creates and proposal.before == 0 else proposal.before
         asked = {"table": self._entry.table_id, "before": before, "since": self._since(connection)}
         if proposal.commit is None and before >= 0:
             return connection.execute(_PIN, asked).first() is not None
-        after = 0 if proposal.commit is None else proposal.commit.version
-        move = _CREATE if before < 0 else _MOVE
-        return connection.execute(move, {**asked, "after": after}).rowcount == 1
+        asked["after"] = 0 if proposal.commit is None else proposal.commit.version
+        if before >= 0:
+            return connection.execute(_MOVE, asked).rowcount == 1
+        # A staging table of a server gets its name with its first version.
+        return connection.execute(_CREATE, {**asked, "name": self._entry.name}).rowcount == 1
 
     def is_created(self) -> bool:
         """Whether the table was to be created, and readers find it."""
-        if not self._creates:
+        if not self.creates:
             return False
         row = self._catalog._by_id(self._entry)  # noqa: SLF001 - of this module
         return row is not None and row.latest >= 0
+
+    def has(self, commit: RatifiedCommit) -> bool:
+        """Whether this commit is ratified, and still held."""
+        found = next((one for one in self.ratified(commit.version).commits if one.version == commit.version), None)
+        return found is not None and (found.data == commit.data if self.inline else found.file_name == commit.file_name)
 
     def recorded(self, commit: RatifiedCommit) -> dict[str, Any]:
         """The row of a ratified commit."""

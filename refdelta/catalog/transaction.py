@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from refdelta.api.handle import Handle
 from refdelta.api.transaction import WriteTransaction
+from refdelta.catalog.locations import place_of, uri_of
 from refdelta.engine.log.managed_log import ManagedStore, Proposal, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
@@ -19,14 +20,14 @@ from refdelta.errors import (
     NotCopyableError,
     TableAlreadyExistsError,
 )
-from refdelta.operations.write.source import place_of, rest_on
+from refdelta.operations.write.source import rest_on
 from refdelta.transaction.driver import CERTAIN_FAILURES
 from refdelta.transaction.options import checked, records_applications
 from refdelta.transaction.results import CommitResult
 from refdelta.transaction.together import commit_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from refdelta.api.table import DeltaTable
@@ -96,6 +97,7 @@ class PartOfTransaction(WriteTransaction):
 @dataclass
 class _Part:
     entry: Any
+    handle: Handle
     txn: TableTransaction
     public: PartOfTransaction
     created: DeltaTable | None = None
@@ -201,10 +203,8 @@ class CatalogTransaction:
         known = self._parts.get(name)
         if known is None:
             with store_errors(f"open {name}"):
-                log, version = self._catalog._at(name, self._seen)  # noqa: SLF001 - of this package
-            handle = Handle(log)
-            handle.pin(version)
-            known = self._add(name, self._seen[name][0], handle)
+                handle = self._catalog._at(name, self._seen)  # noqa: SLF001 - of this package
+            known = self._add(name, self._seen[name].entry, handle)
         return known.public
 
     def create_table(
@@ -222,7 +222,8 @@ class CatalogTransaction:
         defaults: Mapping[str, str] | None = None,
         identity: Mapping[str, Identity] | None = None,
     ) -> PartOfTransaction:
-        """Create a table, which others find once the transaction is committed. Its name is taken from now on.
+        """Create a table, which others find once the transaction is committed. Its name is taken from now on; through
+        a server it is taken by the commit, which fails if another table has it then.
 
         Args:
             name: as for :meth:`refdelta.catalog.Catalog.create_table`, like all that follow.
@@ -284,8 +285,8 @@ class CatalogTransaction:
     def _add(self, name: str, entry: Any, handle: Handle) -> _Part:
         age = time.monotonic() - self._began
         txn = handle.begin_at(handle.snapshot, age, **self._options)
-        txn.reads_elsewhere = self._read
-        part = self._parts[name] = _Part(entry, txn, PartOfTransaction(txn, name))
+        txn.reads_elsewhere, txn.made_elsewhere = self._read, self._read_by
+        part = self._parts[name] = _Part(entry, handle, txn, PartOfTransaction(txn, name))
         return part
 
     def _read(self, read: Snapshot) -> None:
@@ -294,10 +295,17 @@ class CatalogTransaction:
         for part in self._parts.values():
             if place_of(part.txn.store.uri) == place:
                 return rest_on(part.txn, read.version)
-        for name, (entry, _) in self._seen.items():
-            if entry.managed and place_of(self._catalog._store(entry).uri) == place:  # noqa: SLF001 - of this package
+        for name, seen in self._seen.items():
+            # By its location: to open a store may take a request for its credentials.
+            if seen.entry.managed and place_of(seen.entry.location) == place:
                 return rest_on(self.table(name)._transaction, read.version)  # noqa: SLF001 - of this package
         return None
+
+    def _read_by(self, version_of: Callable[[str], int | None]) -> None:
+        """Record that rows which other processes have read of tables of the catalog are written."""
+        for name, seen in self._seen.items():
+            if seen.entry.managed and (version := version_of(uri_of(seen.entry.location))) is not None:
+                rest_on(self.table(name)._transaction, version)  # noqa: SLF001 - of this package
 
     # --- the end ---
 
@@ -345,6 +353,9 @@ class CatalogTransaction:
                 one.txn.end()
                 results[name] = one.txn.succeeded(None)
         self._ended = "committed"
+        for one in self._parts.values():
+            if one.created is None:
+                self._catalog._kept.keep(one.entry, _managed(one), one.handle.snapshot)  # noqa: SLF001 - of this package
         return {name: results[name] for name in self._parts}
 
     def _commit(self, taking_part: Mapping[str, _Part]) -> dict[str, CommitResult]:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import msgspec
 
 from refdelta.catalog import delta_api as api
-from refdelta.catalog.base import Catalog, CommitMode, Entry, checked_name, not_found
+from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found
 from refdelta.catalog.locations import place_of, refused
 from refdelta.catalog.unity_http import Connection, RequestError, Token, path_of, pause, root_of
+from refdelta.catalog.unity_together import ratify_together, versions_of
 from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key
@@ -42,9 +43,9 @@ from refdelta_storage import Committed, StorageError, Store, Unknown
 from refdelta_storage.wrappers import WrapperStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from refdelta.engine.log.managed_log import Ratifier
+    from refdelta.engine.log.managed_log import Proposal, Ratifier
 
 _TRIES = 6
 _SETTLING = 4
@@ -458,8 +459,25 @@ class UnityCatalog(Catalog):
             f"the versions of {entry.name} are adopted at the server, by refdelta catalog adopt with its database"
         )
 
-    def _ratifier(self, entry: Entry) -> Ratifier:
-        return UnityRatifier(self, entry, self._store(entry))
+    def _ratifier(self, entry: Entry, *, creates: bool = False) -> Ratifier:
+        return UnityRatifier(self, entry, self._store(entry), creates)
+
+    # Several tables, through refdelta serve.
+
+    def _latest_of_all(self, what: str) -> dict[str, Seen]:
+        return {
+            one.name: Seen(
+                Entry(one.name, one.location, one.managed, self._checked_id(one.table_id), one.commits), one.latest
+            )
+            for one in versions_of(self._connection, what).tables
+            if is_name(one.name)
+        }
+
+    def _takes_part(self, entry: Entry) -> bool:
+        return super()._takes_part(entry) and entry.commits == "staged"
+
+    def _ratify(self, proposals: Sequence[Proposal]) -> list[Committed | Exists | Unknown | None]:
+        return ratify_together(self._connection, proposals)
 
     def _managed(self, entry: Entry, store: Store) -> ManagedStore:
         return ManagedStore(store, UnityRatifier(self, entry, store))
@@ -594,11 +612,14 @@ class UnityRatifier:
         catalog: the catalog.
         entry: the table.
         store: its folder, for publishing where the server says that too few commits are published.
+        creates: whether the transaction that has it creates the table: its version 0 is in the folder, and the server
+            names the table once one of its proposals is ratified.
     """
 
     catalog: UnityCatalog
     entry: Entry
     store: Store
+    creates: bool = False
     inline: bool = field(default=False, init=False)
     maintenance: str | None = field(init=False)
     _registered: bool = field(default=False, init=False)  # the server has answered for the table
@@ -622,10 +643,12 @@ class UnityRatifier:
             if error.kind in api.CATALOG_MISMATCHES:
                 raise CatalogMismatchError(str(error), api.CATALOG_MISMATCHES[error.kind]) from error
             if error.status == 404 and isinstance(self.entry, _Staging) and not self._registered:
-                return Ratified(-1)
+                return Ratified(0 if self.creates else -1)
             if error.status == 404:
                 raise self._gone() from error
             raise
+        if self.creates and not self._registered and loaded.metadata.table_uuid != self.entry.table_id:
+            return Ratified(0)  # its name is taken, which the ratification finds
         self._registered = True
         return self._answer(loaded, first)
 
@@ -700,7 +723,7 @@ class UnityRatifier:
             lost: the first attempt that may have had an effect, if there was one.
         """
         if error.kind == "ResourceExhaustedException":
-            self._publish()
+            self.publish()
             error.retry_after = None  # that was the reason to wait
         elif error.kind in api.CATALOG_MISMATCHES:
             raise CatalogMismatchError(str(error), api.CATALOG_MISMATCHES[error.kind]) from error
@@ -743,7 +766,7 @@ class UnityRatifier:
             return Unknown(lost)  # it is published, and may be ours: the log says whose it is
         return Exists(answer.commits)
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         """Publish, since the server wants that before it ratifies more."""
         ManagedStore(self.store, self).publish()
 

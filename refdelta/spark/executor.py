@@ -21,6 +21,7 @@ from refdelta.spark.failures import check_session, from_text, to_text
 from refdelta.spark.leftovers import attempt, watched
 
 if TYPE_CHECKING:
+    from refdelta.spark.job import FrameRows
     from refdelta.spark.merging import FrameSource
     from refdelta_storage import Store
 
@@ -37,6 +38,7 @@ _WAVES = 4
 
 class SparkExecutor:
     """An executor that runs tasks over files on Spark's workers, for the statements of :class:`refdelta.DeltaTable`.
+    They also write the rows of a DataFrame, in a transaction that was begun with this executor.
 
     The workers need this package and its dependencies, and must reach the table by the same URI and options as the
     driver. The source of a MERGE is held in memory by the driver and by each worker, except a DataFrame of more than
@@ -83,6 +85,12 @@ class SparkExecutor:
         from refdelta.spark.merging import FrameSource  # imports pyspark
 
         return FrameSource(self._spark, data, self._broadcast_bytes) if hasattr(data, "mapInArrow") else None
+
+    def rows_of(self, data: Any) -> FrameRows | None:
+        """A DataFrame as rows that the workers write; None for other data."""
+        from refdelta.spark.job import FrameRows
+
+        return FrameRows(data) if hasattr(data, "mapInArrow") else None
 
     def map(
         self,

@@ -24,8 +24,9 @@ from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.shared.rewrite import requires
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
+from refdelta.operations.write.source import DistributedRows
 from refdelta.spark import options as source_options
-from refdelta.spark import tasks
+from refdelta.spark import origins, tasks
 from refdelta.spark.failures import check_session, raise_again, reported
 from refdelta.spark.leftovers import attempt, remove_leftovers, watched
 from refdelta.spark.types import declared_schema
@@ -50,7 +51,7 @@ STREAMS = (
 )
 
 
-class FrameRows(Rows):
+class FrameRows(DistributedRows):
     """The rows of a DataFrame, to be written by Spark's workers.
 
     Args:
@@ -71,8 +72,17 @@ class FrameRows(Rows):
 
     def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows in one Spark job. The files of a failed job, and of attempts without a result, are removed."""
+        check_shared(writer.store)
         writer.check_fits(self.schema)
         return write_job(self._df.sparkSession, writer, lambda work, schema: tasks.over(self._df, work, schema))
+
+    def version_of(self, table: Snapshot) -> int | None:
+        """As :meth:`refdelta.spark.merging.FrameSource.version_of`."""
+        return origins.version_of(self._df, table, remembered=False)
+
+    def versions_elsewhere(self) -> Callable[[str], int | None] | None:
+        """By the marks of :func:`refdelta.spark.read`, and by the sources of the format ``refdelta``."""
+        return origins.versions_read(self._df)
 
 
 def write_job(spark: Any, writer: FileWriter, frame_of: Callable[[PartWriter, str], Any]) -> WrittenFiles:
@@ -131,9 +141,14 @@ def shared_store(place: str | os.PathLike[str] | DeltaTable, storage_options: Ma
         store = place.store
     else:
         store = open_location(place, storage_options)
+    check_shared(store)
+    return store
+
+
+def check_shared(store: Store) -> None:
+    """Raise ``InvalidArgumentError`` for a store in memory."""
     if store.uri.startswith("memory:"):
         raise InvalidArgumentError(f"{store.uri} is in the memory of one process: Spark's workers cannot reach it")
-    return store
 
 
 def source_store(options: Mapping[str, str]) -> Store:

@@ -47,7 +47,7 @@ from refdelta.spark.job import FrameRows, write_job
 from refdelta.spark.types import arrow_schema, declared_schema, delta_schema, spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from refdelta.core.log.actions import Add
     from refdelta.engine.log.snapshot import Snapshot
@@ -395,6 +395,10 @@ class FrameSource:
         unknown source count as made from ``table``.
         """
         return origins.version_of(self._frame, table, remembered=False)
+
+    def versions_elsewhere(self) -> Callable[[str], int | None] | None:
+        """As :meth:`refdelta.spark.job.FrameRows.versions_elsewhere`."""
+        return origins.versions_read(self._frame)
 
     def strategy(self, plan: MergePlan) -> MergeStrategy:
         """The strategy by which its rows are matched with those of the table.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from refdelta.operations.write.source import place_of, same_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from refdelta.api.table import DeltaTable
     from refdelta.engine.log.snapshot import Snapshot
@@ -126,6 +126,37 @@ def version_of(frame: Any, snapshot: Snapshot, *, remembered: bool = True) -> in
     return _Target(frame.sparkSession, snapshot, remembered).of_plan(plan)
 
 
+def versions_read(frame: Any) -> Callable[[str], int | None] | None:
+    """The versions of tables from which the rows of a DataFrame are made, if its plan names the tables: by the marks
+    of :func:`refdelta.spark.read`, and by the sources of the format ``refdelta``. A version that the caller named does
+    not count, since it never changes.
+
+    Returns:
+        The oldest version of a table by the URI of its store, None for other tables; None if there is no such table.
+    """
+    found: dict[str, int] = {}
+    for kind, node in _sources(frame._jdf.queryExecution().analyzed()):  # noqa: SLF001 - PySpark's way to the plan
+        if kind == "SubqueryAlias":
+            text, place, _ = _MARK.fullmatch(node.alias()).groups()  # type: ignore[union-attr]
+            version = None if text == "named" else int(text)
+        elif kind == "DataSourceV2Relation" and (source := _own_source(node.table())) is not None:
+            place = _digest(place_of(source.place or ""))
+            version = None if source.named or source.version is None else int(source.version)
+        else:
+            continue
+        if version is not None:
+            found[place] = min(version, found.get(place, version))
+    return (lambda uri: found.get(_digest(place_of(uri)))) if found else None
+
+
+def _own_source(table: Any) -> Any | None:
+    """The source ``refdelta`` of a table in a plan; None for another table."""
+    if kind_of(table) != "PythonTable" or table.name() != "refdelta":
+        return None
+    # Spark keeps the pickled source in private fields; it is of a worker of ours.
+    return pickle.loads(_field(_field(table, "ds"), "dataSourceInPython").dataSource())  # noqa: S301
+
+
 def _sources(plan: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of a plan and of its subqueries, by the names of their classes. Reads with a mark count as leaves."""
     nodes = [plan, *_each(plan.subqueriesAll())]
@@ -219,10 +250,9 @@ class _Target:
             return None
         if kind in _FILE_TABLES:
             return self._unknown() if self._has_files(table.fileIndex().rootPaths()) else None
-        if kind != "PythonTable" or table.name() != "refdelta":
+        source = _own_source(table)
+        if source is None:
             return self._unknown()
-        # Spark keeps the pickled source in private fields; it is of a worker of ours.
-        source = pickle.loads(_field(_field(table, "ds"), "dataSourceInPython").dataSource())  # noqa: S301
         if source.place is None or source.named or not same_place(source.place, self.snapshot.store.uri):
             return None
         return self._unknown() if streams else int(source.version)

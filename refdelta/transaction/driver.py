@@ -27,6 +27,7 @@ from refdelta.errors import (
     InvalidArgumentError,
     InvalidLogError,
     StoreError,
+    TableAlreadyExistsError,
 )
 from refdelta.transaction.events import watching
 from refdelta.transaction.parties import described
@@ -48,7 +49,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
-CERTAIN_FAILURES = (CommitFailedError, StoreError, DataFileError, InvalidLogError, InvalidArgumentError)
+CERTAIN_FAILURES = (
+    CommitFailedError,
+    StoreError,
+    DataFileError,
+    InvalidLogError,
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+)
 """The errors of a commit after which it is certain that nothing became visible. After any other error (an unknown
 outcome, an interrupt) the files that were written stay, since the log may name them.
 """

@@ -15,9 +15,10 @@ from refdelta.core.commit.transaction import CommitTally
 from refdelta.engine.log.managed_committer import ManagedCommitter
 from refdelta.engine.log.managed_log import CatalogReplacedError, Proposal
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import ConcurrentModificationError, InvalidLogError, StoreError
+from refdelta.errors import CommitOutcomeUnknownError, ConcurrentModificationError, InvalidLogError, StoreError
 from refdelta.transaction.driver import NO_CHECKS, RetryPolicy, RowChecks, Shell
 from refdelta.transaction.events import watching
+from refdelta_storage.base import Committed, Unknown
 from refdelta_storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
     from refdelta.engine.log.identity import CommitIdentity
     from refdelta.engine.log.managed_log import Exists, ManagedStore
-    from refdelta_storage.base import Committed, Unknown
 
 _TRIES = 2
+_GONE = "a table that the transaction creates is gone, or is there already"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ def commit_parts(
         ratify: ratifies the versions of all parts.
         catalog: the name of the catalog, without credentials, for the logs of all tables.
         transaction_id: the unique id of the transaction, for the logs of all its tables.
-        parts: the parts, at least one of which is not pinned.
+        parts: the parts, at least one of which is not pinned; none if tables are only created.
         created: the tables that come into being together with these commits, without one of their own.
         clock: monotonic seconds.
         sleep: waits for some seconds.
@@ -112,6 +113,9 @@ def commit_parts(
             raise
 
     ratification = _Ratification(ratify, catalog, transaction_id, parts, [shell.committer for shell in shells], created)
+    if not parts:
+        ratification.of_created()
+        return {}
     try:
         with ExitStack() as stack:
             watches = {
@@ -176,6 +180,23 @@ class _Ratification:
         except (StoreError, InvalidLogError) as error:
             return Together(dict.fromkeys(asked.tries, effects.Failed(error)))
 
+    def of_created(self) -> None:
+        """Make the tables that are created without a commit of their own, where there are no others.
+
+        Raises:
+            StoreError: none of them was made.
+            CommitOutcomeUnknownError: all of them were made, or none.
+        """
+        with store_errors("commit"):
+            outcomes = self._ratify([])
+            lost = next((one for one in outcomes if isinstance(one, Unknown)), None)
+            if lost is None and not all(isinstance(one, Committed) for one in outcomes):
+                raise StorageError(_GONE)
+        if lost is not None:
+            raise CommitOutcomeUnknownError(
+                f"{lost.cause} (the catalog lists the new tables if it was)", 0, self.transaction_id
+            )
+
     def _replies(self, tries: Mapping[int, effects.TryCommit]) -> dict[int, effects.Reply]:
         written = {n: one for n, one in tries.items() if not self.parts[n].pinned}
         group = {
@@ -190,7 +211,7 @@ class _Ratification:
         proposals = {n: self._proposal(n, one.version, contents.get(n)) for n, one in tries.items()}
         outcomes = dict(zip(tries, self._ratify([*proposals.values()]), strict=False))
         if not any(outcomes.values()):
-            raise StorageError("a table that the transaction creates is gone, or is there already")
+            raise StorageError(_GONE)
         return dict(self._concluded(proposals, contents, outcomes))
 
     def _proposal(self, number: int, version: int, data: bytes | None) -> Proposal:

@@ -105,6 +105,7 @@ class Transaction:
             :func:`~refdelta.table.properties.invalid_properties`. The snapshot is without them, and the commit
             fails unless a statement replaces them.
         reads_elsewhere: records that rows of another table are written; None if other tables are no part of it.
+        made_elsewhere: the same for rows of other processes, by the versions of the tables that were read for them.
 
     Raises:
         UnsupportedFeatureError: the table needs a feature that this engine cannot write.
@@ -145,6 +146,7 @@ class Transaction:
         self.alone = False
         self.group: CommitGroup | None = None
         self.reads_elsewhere: Callable[[Snapshot], None] | None = None
+        self.made_elsewhere: Callable[[Callable[[str], int | None]], None] | None = None
         self.commits_at_once = False  # by the call that stages its statement; see lose_early
         self.kept_groups: tuple[Group, ...] = ()
         self._seen_at = None if age is None else time.monotonic() - age

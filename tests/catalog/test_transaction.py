@@ -1,7 +1,7 @@
 """Transactions over several tables of a catalog, in SQLite and PostgreSQL, with staged and with inline commits: all or
 nothing, at both levels.
 
-Tests of catalog.transaction, transaction.together, sql_statements.atomic.
+Tests of catalog.kept, catalog.transaction, transaction.together, sql_statements.atomic.
 """
 
 import contextlib
@@ -448,6 +448,60 @@ def test_a_transaction_sees_all_tables_at_the_moment_at_which_it_began(catalog):
     tx.abort()
 
 
+def test_what_was_read_before_is_not_read_again_and_never_stale(catalog, reopen, monkeypatch):
+    from refdelta.catalog import base, kept
+
+    loads, load = [], base.load_snapshot
+
+    def loaded(log, version):
+        loads.append(version)
+        return load(log, version)
+
+    def seen(name):
+        del loads[:]
+        with catalog.transaction() as tx:
+            return sorted(tx[name].read()["id"].to_pylist()), loads[:]
+
+    monkeypatch.setattr(base, "load_snapshot", loaded)
+    other = reopen()
+    assert seen("a") == ([1, 2], [1])
+    for commits in ("ours", "another's"):
+        with (catalog if commits == "ours" else other).transaction() as tx:
+            tx["a"].append(rows(_3=3))
+            tx["b"].append(rows(_3=3))
+    assert seen("a") == ([1, 2, 3, 3], [])
+    assert content(catalog.snapshot(["a"])["a"]) == {1: 100, 2: 100, 3: 3}
+    # A transaction that began earlier still sees its own moment.
+    early = catalog.transaction()
+    with catalog.transaction() as tx:
+        tx["a"].delete("id = 3")
+    assert early["a"].read().num_rows == 4
+    early.abort()
+    assert seen("a") == ([1, 2], [])
+    early = catalog.transaction()
+    with other.transaction() as tx:
+        tx["a"].append(rows(_5=5))
+    assert seen("a") == ([1, 2, 5], [])
+    assert early["a"].read().num_rows == 2  # which is not kept in place of the newer one
+    early.abort()
+    assert seen("a") == ([1, 2, 5], [])
+    # Another name, and another table of the name.
+    catalog.rename_table("a", "z")
+    assert seen("z") == ([1, 2, 5], [5])
+    catalog.drop_table("z")
+    create(catalog, "z")
+    assert seen("z") == ([1, 2], [1])
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "MOST_FILES", 0)
+        other.transaction()["b"]
+        other._kept = kept.KeptSnapshots()
+        del loads[:]
+        other.snapshot(["b"]), other.snapshot(["b"])
+        assert loads == [3, 3]
+    monkeypatch.setattr(kept, "MOST_TABLES", 1)
+    assert [seen(name)[1] for name in ("z", "b", "z")] == [[], [3], [1]]
+
+
 # --- misuse ---
 
 
@@ -637,6 +691,40 @@ def test_a_lost_reply_is_looked_up_in_all_tables(catalog, monkeypatch, carried_o
     assert catalog.tables() == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("published", [False, True], ids=["held", "published"])
+def test_a_transaction_that_arrives_late_before_its_repetition_is_found(catalog, monkeypatch, published):
+    """The first attempt is carried out after it was looked up, and before the second one, whose files are others."""
+    at_once, late = sql.SqlCatalog._at_once, []
+
+    def loses(self, what, run):
+        if what.startswith("ratify"):
+            late.append(run)
+            if len(late) == 1:
+                raise sql.LostError("no answer")
+            if len(late) == 2:
+                assert at_once(self, what, late[0])
+                if published:
+                    for name in catalog.tables():
+                        catalog.publish(name)
+        return at_once(self, what, run)
+
+    monkeypatch.setattr(sql.SqlCatalog, "_at_once", loses)
+    tx = catalog.transaction()
+    tx["a"].append(rows(_3=3))
+    tx.create_table("c", SCHEMA, commits=catalog.commits).append(rows(_1=1))
+    tx.create_table("d", SCHEMA, commits=catalog.commits)
+    assert {name: one.version for name, one in tx.commit().items()} == {"a": 2, "c": 1, "d": 0}
+    assert len(late) == 2
+    for part in tx._parts.values():
+        part.txn.store.ask()  # raises if it has noted another commit than the one that is ratified
+    with catalog.transaction() as tx:
+        tx["c"].append(rows(_2=2))
+        tx["a"].append(rows(_4=4))
+    assert content(catalog.table("c")) == {1: 1, 2: 2}
+    for name in ("a", "c", "d"):
+        check_log(catalog, name)
+
+
 def test_a_database_without_answers_leaves_the_outcome_open_and_the_files(catalog, monkeypatch, tmp_path):
     def loses(self, what, run):
         raise sql.LostError("no answer")
@@ -662,6 +750,30 @@ def test_a_database_that_fails_leaves_nothing(catalog, monkeypatch, tmp_path):
         with pytest.raises(errors.StoreError, match="down"):
             tx.commit()
     assert (state(catalog), files(tmp_path)) == (START, before)
+
+
+def test_tables_that_are_only_created_are_not_there_after_a_failure(catalog, monkeypatch):
+    def fails(self, what, run):
+        raise StorageError("down")
+
+    def loses(self, what, run):
+        raise sql.LostError("no answer")
+
+    def begun(name):
+        tx = catalog.transaction()
+        for number in (1, 2):
+            tx.create_table(f"{name}{number}", SCHEMA, commits=catalog.commits)
+        return tx
+
+    failing, losing = begun("c"), begun("d")
+    with monkeypatch.context() as patch:
+        patch.setattr(sql.SqlCatalog, "_at_once", fails)
+        with pytest.raises(errors.StoreError, match="down"):
+            failing.commit()
+        patch.setattr(sql.SqlCatalog, "_at_once", loses)
+        with pytest.raises(errors.CommitOutcomeUnknownError, match="no answer"):
+            losing.commit()
+    assert state(catalog) == START
 
 
 def test_all_tables_move_in_one_transaction_of_the_database_in_one_order(catalog, monkeypatch):
@@ -745,10 +857,10 @@ def test_a_fork_cannot_end_it(catalog):
     tx.commit()
 
 
-def test_a_catalog_without_such_a_request_refuses_by_name():
-    from refdelta.catalog import UnityCatalog
+def test_a_catalog_without_such_a_request_refuses_by_name(catalog, monkeypatch):
+    from refdelta.catalog.base import Catalog
 
-    catalog = UnityCatalog("http://127.0.0.1:9")
+    monkeypatch.setattr(SqlCatalog, "_latest_of_all", Catalog._latest_of_all)
     for call in (catalog.transaction, catalog.snapshot, lambda: catalog.transact(lambda tx: None)):
-        with pytest.raises(errors.InvalidArgumentError, match="no request for several tables"):
+        with pytest.raises(errors.InvalidArgumentError, match="has no request for several tables"):
             call()

@@ -260,3 +260,33 @@ def test_what_it_may_not_do_ours_may(quick_spark: Any, table: DeltaTable) -> Non
     table.create_checkpoint()
     assert here(table) == in_spark(quick_spark)
     sound(table)
+
+
+@pytest.mark.tier("all")
+def test_the_parts_of_a_transaction_over_two_tables(
+    quick_spark: Any, coordinator: Coordinator, catalog: SqlCatalog, table: DeltaTable
+) -> None:
+    """delta-spark reads both tables after it, unpublished and published, and goes on writing to them."""
+    lines = catalog.create_table("lines", pa.schema({"id": pa.int64(), "town": pa.string()}))
+    coordinator.serve(lines)
+    write_deltalake(lines, towns(1), mode="append")
+    with by_path(quick_spark):
+        quick_spark.sql(f"CREATE TABLE lines USING delta LOCATION '{lines.table_uri}'")
+    try:
+        with catalog.transaction() as tx:
+            tx[NAME].update({"town": "'moved'"}, predicate="id = 1")
+            tx["lines"].append(towns(7))
+        for name, own in ((NAME, table), ("lines", lines)):
+            there = sorted((row.id, row.town) for row in quick_spark.sql(f"SELECT id, town FROM {name}").collect())
+            assert there == here(own), name
+            quick_spark.sql(f"INSERT INTO {name} VALUES (8, 'of spark')")
+            assert (8, "of spark") in here(own), name
+            newest, ours = quick_spark.sql(f"DESCRIBE HISTORY {name}").collect()[:2]
+            assert (newest.operation, ours.operation) == ("WRITE", {NAME: "UPDATE"}.get(name, "WRITE"))
+            group = own.history(2)[1]["transactionGroup"]
+            assert group["transactionId"] == tx.transaction_id
+            assert [one["tableName"] for one in group["participants"]] == [NAME, "lines"]
+            catalog.publish(name)
+            sound(own)
+    finally:
+        quick_spark.sql("DROP TABLE lines")

@@ -231,6 +231,11 @@ class ManagedStore(WrapperStore):
         """This log, for :func:`managed_by`."""
         return self
 
+    @property
+    def session(self) -> str | None:
+        """The database that was compared with the folder last, unless it has to be compared again."""
+        return None if self._suspect else self._session
+
     def ask(self, first: int = 0) -> Ratified:
         """The catalog's answer of this moment; see :meth:`Ratifier.ratified`.
 

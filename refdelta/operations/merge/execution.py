@@ -30,7 +30,7 @@ from refdelta.operations.merge.plan import bind
 from refdelta.operations.merge.strategy import Collected, DistributedExecutor
 from refdelta.operations.shared.identity import changes_with_marks, check_numbers_once
 from refdelta.operations.shared.rewrite import FileMatch, RewriteResult, chosen, hide_rows, may_remove, remove_files
-from refdelta.operations.write.source import Source, open_source, record_reads, rest_on
+from refdelta.operations.write.source import Source, open_source, record_reads, record_reads_of
 from refdelta.pruning.stats import load_stats, lookup
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def merge(txn: Transaction, snapshot: Snapshot, data: Any, request: MergeRequest
         ExpressionError: a value cannot be computed, or does not fit its column; the written files are removed.
     """
     started = time.monotonic()
-    source = _open_source(txn, snapshot, data)
+    source = _open_source(txn, data)
     if isinstance(source, Source):
         source.convert_for(snapshot.schema, request.timezone)
     request.check()
@@ -168,16 +168,14 @@ class MergeExecution:
         return hide_rows(self.txn, [FileMatch.of_rows(touched.slice(index, 1), own) for index, own in found])
 
 
-def _open_source(txn: Transaction, snapshot: Snapshot, data: Any) -> Source | DistributedSource:
+def _open_source(txn: Transaction, data: Any) -> Source | DistributedSource:
     executor: object = txn.executor
     found = executor.source_of(data) if isinstance(executor, DistributedExecutor) else None
     if found is None:
         source = open_source(data)
         record_reads(txn, source.tables)
         return source
-    version = found.version_of(snapshot)
-    if version is not None:
-        rest_on(txn, version)
+    record_reads_of(txn, found)
     return found
 
 

@@ -27,6 +27,7 @@ from refdelta.operations.merge.join import KeyValues
 from refdelta.operations.merge.matches import Matcher, MergeMatches, piece_of
 from refdelta.operations.merge.result import Portion, count_inserted, result_rows
 from refdelta.operations.shared.rewrite import chosen, shares, write_anew
+from refdelta.operations.write.source import OfTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,13 +80,8 @@ class MergeStrategy(Protocol):
         """
 
 
-class DistributedSource(Protocol):
+class DistributedSource(OfTables, Protocol):
     """A source whose rows are not in this process."""
-
-    def version_of(self, table: Snapshot) -> int | None:
-        """The version of a table from which the rows are made, by one of its versions; None if they are not made from
-        it.
-        """
 
     @property
     def schema(self) -> pa.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -84,6 +84,56 @@ class Source(Rows):
     def write(self, writer: FileWriter) -> WrittenFiles:
         """Write the rows in this process."""
         return writer.write(self.reader.schema, self.reader)
+
+
+class OfTables(Protocol):
+    """Rows that other processes have, and that may be made from Delta tables."""
+
+    def version_of(self, table: Snapshot) -> int | None:
+        """The oldest version of a table from which the rows are made; None if they are not made from it. Rows of an
+        unknown source count as made from ``table``.
+        """
+
+    def versions_elsewhere(self) -> Callable[[str], int | None] | None:
+        """The oldest version of any table that was read for these rows, by the URI of its store, if the rows name
+        the table; None if they name none.
+        """
+
+
+class DistributedRows(Rows, OfTables):
+    """Rows that other processes have, and write."""
+
+
+@runtime_checkable
+class DistributedWriter(Protocol):
+    """An executor whose processes write rows."""
+
+    def rows_of(self, data: Any) -> DistributedRows | None:
+        """The data as rows of other processes; None for data that is read in this process."""
+
+
+def open_rows(txn: Transaction, data: Any) -> Rows:
+    """Open ``data`` for a transaction: rows that the processes of its executor have, whose reads are recorded, or a
+    stream, whose reads are recorded by :func:`record_reads`.
+
+    Raises:
+        InvalidArgumentError: it is other data, or rows of the transaction's own table in another version.
+    """
+    executor: object = txn.executor
+    rows = executor.rows_of(data) if isinstance(executor, DistributedWriter) else None
+    if rows is None:
+        return open_source(data)
+    record_reads_of(txn, rows)
+    return rows
+
+
+def record_reads_of(txn: Transaction, rows: OfTables) -> None:
+    """Record that a transaction writes rows of other processes, as :func:`record_reads` does for rows of this one."""
+    version = None if txn.snapshot is None else rows.version_of(txn.snapshot)
+    if version is not None:
+        rest_on(txn, version)
+    if txn.made_elsewhere is not None and (versions := rows.versions_elsewhere()) is not None:
+        txn.made_elsewhere(versions)
 
 
 def open_source(data: Any) -> Source:
@@ -238,7 +288,10 @@ def _hint(data: Any, before: str, item: Any = None) -> str:
     elif kind.__name__ == "DuckDBPyConnection":
         advice = "connection.sql(query) makes a relation, which is accepted"
     elif library == "pyspark":
-        advice = "refdelta.spark.write(data, uri) writes it on the cluster, data.toArrow() makes a table in memory"
+        advice = (
+            "refdelta.spark.write(data, uri) writes it on the cluster, and so does a transaction that was begun with "
+            "executor=refdelta.spark.SparkExecutor(spark); data.toArrow() makes a table in memory"
+        )
     else:
         calls = ("to_arrow_reader", "to_pyarrow_batches", "to_arrow", "to_pyarrow", "fetch_record_batch", "to_pandas")
         found = next((name for name in calls if callable(getattr(data, name, None))), None)
