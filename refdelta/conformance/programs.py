@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,8 @@ from refdelta.conformance.statements import Statement, as_json
 
 _KEYS = 6
 _VALUES = 3
-_NAMES = ("T", "U", "V")
+NAMES: Final = ("T", "U", "V")
+"""The names of the transactions."""
 
 
 def draw(seeds: Iterable[int]) -> list[Case]:
@@ -41,12 +42,8 @@ def _draw(seed: int) -> Case:
     keys = iter(range(_KEYS))
     counts = [dice.randint(1, 2) for _ in range(dice.randint(1, 3))]
     files = [[[next(keys), dice.randrange(_VALUES)] for _ in range(count)] for count in counts]
-    names = _NAMES[: dice.choice((2, 2, 3))]
-    steps = [(verb, name) for name in names for verb in ("begin", "commit")]
-    dice.shuffle(steps)
-    for name in names:
-        places = sorted(place for place, (_, other) in enumerate(steps) if other == name)
-        steps[places[0]], steps[places[1]] = ("begin", name), ("commit", name)
+    names = NAMES[: dice.choice((2, 2, 3))]
+    steps = schedule(dice, names)
     return Case(
         name=f"random-{seed}",
         group="random",
@@ -55,6 +52,21 @@ def _draw(seed: int) -> Case:
         transactions={name: CaseTransaction(name, statements=(_statement(dice, seed),)) for name in names},
         steps=tuple(steps),
     )
+
+
+def schedule(dice: random.Random, names: Sequence[str]) -> list[tuple[str, str]]:
+    """The steps of transactions in a random order, each beginning before it commits.
+
+    Args:
+        dice: the source of the order.
+        names: the names of the transactions.
+    """
+    steps = [(verb, name) for name in names for verb in ("begin", "commit")]
+    dice.shuffle(steps)
+    for name in names:
+        places = sorted(place for place, (_, other) in enumerate(steps) if other == name)
+        steps[places[0]], steps[places[1]] = ("begin", name), ("commit", name)
+    return steps
 
 
 def _statement(dice: random.Random, seed: int) -> Statement:
