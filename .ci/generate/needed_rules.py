@@ -62,9 +62,12 @@ def recorded() -> dict[str, Needed]:
 
 
 def by_rule(found: Mapping[str, Needed]) -> dict[str, dict[str, list[str]]]:
-    """The cases of each rule, with the rules that are left out with it; those that need it alone come first."""
+    """The cases of each rule, with the rules that are left out with it; those that need it alone, and have fewer
+    transactions, come first.
+    """
     every: dict[str, dict[str, list[str]]] = {rule.id: {} for rule in RULES}
-    for case, rules in sorted(found.items(), key=lambda pair: (not pair[0].startswith("smallest-"), pair[0])):
+    transactions = {case.id: len(case.transactions) for case in cases()}
+    for case, rules in sorted(found.items(), key=lambda pair: (transactions.get(pair[0], 0), pair[0])):
         for first, others in rules.items():
             # With all others left out, each of them refuses it alone.
             for rule in (first, *others):
@@ -82,9 +85,10 @@ def table(found: Mapping[str, Needed]) -> str:
 
 
 def _shown(some: Mapping[str, Sequence[str]]) -> list[str]:
+    first = {case.partition("@")[0]: (case, others) for case, others in reversed(some.items())}
     return [
         f"`{case}`{' (with ' + ', '.join(f'`{one}`' for one in others) + ')' if others else ''}"
-        for case, others in list(some.items())[:SHOWN]
+        for case, others in [*reversed(first.values())][:SHOWN]
     ]
 
 

@@ -149,7 +149,7 @@
     await load("cases");
     const wanted = asked();
     show(wanted || cases.find((one) => one.name === "lost-update"));
-    const jump = () => document.getElementById("suite-heading").scrollIntoView();
+    const jump = () => document.getElementById("cases-of-the-conformance-suite").scrollIntoView();
     if (wanted) jump();
     window.addEventListener("hashchange", () => {
       const other = asked();
