@@ -94,7 +94,7 @@ def _predicate(dice: random.Random) -> str:
 
 
 def smaller(engine: Engine, case: Case) -> Case:
-    """A case with fewer transactions, files and rows that ends with the same status.
+    """A smaller case that ends with the same status: fewer transactions, statements, files, rows, parts of predicates.
 
     Args:
         engine: the engine.
@@ -114,6 +114,13 @@ def _smaller(case: Case) -> Iterator[Case]:
     for name in case.transactions if len(case.transactions) > 1 else ():
         left = {other: one for other, one in case.transactions.items() if other != name}
         yield replace(case, transactions=left, steps=tuple(step for step in case.steps if step[1] != name), expected={})
+    for name, one in case.transactions.items():
+        for statements in _fewer(one.statements):
+            yield replace(
+                case,
+                transactions={**case.transactions, name: CaseTransaction(name, statements=statements)},
+                expected={},
+            )
     files = case.table["rows"]
     for number, rows in enumerate(files):
         yield _with(case, rows=[*files[:number], *files[number + 1 :]])
@@ -123,6 +130,20 @@ def _smaller(case: Case) -> Iterator[Case]:
     if "partition_by" in case.table:
         table = {key: value for key, value in case.table.items() if key != "partition_by"}
         yield replace(case, table=table, expected={})
+
+
+def _fewer(statements: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
+    """The statements of a transaction with one of them left out, or with a row or a part of a predicate less."""
+    for place, statement in enumerate(statements):
+        before, after = statements[:place], statements[place + 1 :]
+        if len(statements) > 1:
+            yield (*before, *after)
+        rows = statement.rows
+        for row in range(len(rows)) if len(rows) > 1 else ():
+            yield (*before, replace(statement, rows=(*rows[:row], *rows[row + 1 :])), *after)
+        parts = statement.where.split(" OR ")
+        for part in parts if len(parts) > 1 else ():
+            yield (*before, replace(statement, where=part), *after)
 
 
 def _with(case: Case, **changes: Any) -> Case:

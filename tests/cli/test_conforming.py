@@ -77,6 +77,9 @@ def test_a_random_case_that_is_wrong_without_a_rule_is_made_smaller_and_is_sound
         for case in found:
             assert len(case.transactions) == 2
             assert sum(map(len, case.table["rows"])) <= 2, "two rows are enough for two statements"
+            statements = [statement for one in case.transactions.values() for statement in one.statements]
+            assert len(statements) == 2
+            assert not any(" OR " in statement.where or len(statement.rows) > 1 for statement in statements)
     assert found
     assert cli(*command, "--corpus", path).status == 0
 
