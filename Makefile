@@ -15,7 +15,7 @@ export REFDELTA_CACHE ?= $(CURDIR)/.cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes libraries verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec spec-map features claims reference casts pictures docs map commit-protocol corpus engines fuzz growth golden kills kills-catalogs kills-cluster kills-follow spark-settings soak clients wheel lock clean
+.PHONY: help setup servers demo demo-s3 check test test-all test-every floors newest pythons environments documents recipes libraries verify histories oracle programs mutations races puts lint faults bench bench-full bench-report bench-compare bench-spark pipeline precision precision-spark spec spec-map features claims reference casts pictures docs map commit-protocol corpus needed-rules how-we-know engines fuzz growth golden kills kills-catalogs kills-cluster kills-follow spark-settings soak clients wheel lock clean
 
 ##@ Set up
 
@@ -248,8 +248,14 @@ commit-protocol: setup  ## the tables, the diagram and the commits of docs/commi
 features: setup  ## the table of features, spec_notes/features.md, from the registry and tests/features.toml
 	$(BIN)/python .ci/generate/features_table.py
 
-corpus: setup  ## the right outcomes of the cases in refdelta/conformance/corpus, by the judge
+corpus: setup  ## the right outcomes of the cases in refdelta/conformance/corpus, by the judge, and the smallest cases
 	$(BIN)/python .ci/generate/corpus.py
+
+needed-rules: setup  ## the table in docs/conformance.md of rules and the cases that are wrong without them, by running all (minutes)
+	PYTHONPATH=tests $(BIN)/python .ci/generate/needed_rules.py
+
+how-we-know: setup  ## the sizes in docs/how-we-know.md, from the tests
+	PYTHONPATH=tests $(BIN)/python .ci/generate/how_we_know.py
 
 engines: setup  ## docs/engines.md: the conformance suite on each engine (delta-spark needs Java 17; some 15 minutes)
 	$(BIN)/python .ci/generate/engines_page.py

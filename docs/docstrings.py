@@ -16,7 +16,7 @@ reference = generator("reference")
 ROLE = re.compile(r":\w+:`~?([\w.]+)`")
 EXAMPLE = re.compile(r"^Example::\n((?:\n|    .*(?:\n|$))+)", re.MULTILINE)
 AWAITED = re.compile(r"awaitable\((\w+)\)")
-SAME_AS = re.compile(r"\b[Aa]s\s+:meth:`~?([\w.]+)`")
+SAME_AS = re.compile(r"\b[Aa]s\s+(?:for\s+)?:meth:`~?([\w.]+)`")
 PARAMETERS, RAISES = griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.raises
 
 

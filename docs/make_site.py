@@ -30,7 +30,7 @@ import yaml
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from notebooks.pages import page_of
-from play import outcomes
+from play import outcomes, suite
 
 from by_path import generator
 
@@ -64,6 +64,7 @@ def main() -> int:
         source = Path(folder) / "pages"
         stage(source)
         played = outcomes.write(source / "docs/play/outcomes", most=arguments.transactions)
+        shown = suite.write(source / "docs/play/outcomes")
         warnings = make(source, Path(folder) / "site")
         if warnings:
             print("\n".join(warnings), file=sys.stderr)
@@ -71,7 +72,7 @@ def main() -> int:
         shutil.rmtree(arguments.to, ignore_errors=True)
         shutil.copytree(Path(folder) / "site", arguments.to)
     size = sum(path.stat().st_size for path in arguments.to.rglob("*") if path.is_file())
-    print(f"{played:,} outcomes of transactions, computed by the core or found in the cache")
+    print(f"{played:,} outcomes of transactions, computed by the core or found in the cache; {shown} cases")
     print(f"{os.path.relpath(arguments.to / 'index.html')}: {size / 1e6:.1f} MB in {time.monotonic() - started:.0f} s")
     return 0
 

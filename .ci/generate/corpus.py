@@ -1,15 +1,25 @@
-"""``make corpus``: the right outcomes of each case of the corpus, by the judge, and one layout of its files."""
+"""``make corpus``: the right outcomes of each case of the corpus, by the judge, and one layout of its files.
+
+``smallest.json`` is written whole, by :mod:`smallest_cases`; ``docs/conformance.md`` gets the numbers of cases.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import smallest_cases
 
 from refdelta.conformance.cases import CORPUS, SCHEMA, TABLES, cases
 from refdelta.conformance.expected import Expectation
 
+SMALLEST = CORPUS / "smallest.json"
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+_BLOCK = re.compile(r"(<!-- generated: counts -->\n).*?(<!-- end -->)", re.DOTALL)
 _ORDER = ("id", "about", "clause", "table", "levels", "transactions", "schedule", "cannot_conflict", "delta_spark")
 
 
@@ -45,11 +55,30 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def page(text: str) -> str:
+    """The page with the numbers of cases."""
+    found = cases()
+    lines = ["| file | cases | at their levels | of statements | of actions | of three transactions or more |"]
+    lines.append("|---|---|---|---|---|---|")
+    for group in (*dict.fromkeys(case.group for case in found), "all"):
+        own = [case for case in found if group in (case.group, "all")]
+        kinds = Counter(case.kind for case in own)
+        more = sum(len(case.transactions) > 2 for case in own)
+        names = len({case.name for case in own})
+        lines.append(f"| {group} | {names} | {len(own)} | {kinds['statements']} | {kinds['actions']} | {more} |")
+    made, blocks = _BLOCK.subn(lambda block: block[1] + "\n".join(lines) + "\n" + block[2], text)
+    if blocks != 1:
+        raise ValueError(f"{PAGE.name} has {blocks} places for the counts")
+    return made
+
+
 def main() -> int:
     """Write the files."""
+    SMALLEST.write_text(json.dumps(smallest_cases.document()))
     for path in sorted(CORPUS.glob("*.json")):
         if path.name != SCHEMA:
             path.write_text(document(path))
+    PAGE.write_text(page(PAGE.read_text()))
     print(f"{len(cases())} cases at their levels")
     return 0
 

@@ -188,6 +188,8 @@
     return made;
   }
 
+  window.refdeltaPage = { element, load }; // for suite.js
+
   const code = (text) => element("code", {}, text);
   const name = (at) => element("span", { class: `play-name play-t${at}` }, NAMES[at]);
   const rowText = ([k, a]) => `(${k}, ${a})`;

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import webbrowser
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import click
 
 from refdelta.cli.group import app
 from refdelta.cli.render import echo_json, say
 from refdelta.conformance import Case, Result, cases, engines, run
+from refdelta.conformance.elle import draw_registers, exported
 from refdelta.conformance.programs import draw, smaller, written
 from refdelta.conformance.runner import ERROR, STATUSES, WRONG, counts, junit
 from refdelta.errors import DeltaError, InvalidArgumentError, unknown_name
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted
+
+PAGE: Final = "docs/play/index.html"
+"""The page that shows cases, in the folder of the site."""
+BUILT: Final = Path(__file__).resolve().parents[2] / "docs" / "site"
+"""The folder of the site of a source tree, where ``make docs`` puts it."""
 
 
 class ConformanceFailedError(DeltaError):
@@ -40,23 +48,32 @@ def chosen(known: list[Case], only: tuple[str, ...]) -> list[Case]:
         "conformance --engine deltalake",
         "conformance --engine refdelta --case lost-update",
         "conformance --engine refdelta-files --random --seeds 0-99",
+        "conformance --case lost-update --open",
     ),
 )
-@click.option("--engine", "name", required=True, metavar="NAME", help=f"One of {', '.join(engines.OWN)}, or another.")
+@click.option("--engine", "name", metavar="NAME", help=f"One of {', '.join(engines.OWN)}, or another.")
 @click.option("--case", "only", metavar="ID", multiple=True, help="This case, at all or one of its levels. Repeatable.")
 @click.option("--corpus", metavar="FILE|DIR", help="Other cases than the corpus: a file, or a folder.")
 @click.option("--random", "drawn", is_flag=True, help="Random cases of statements.")
 @click.option("--seeds", metavar="A-B", default="0-99", show_default=True, help="Of random cases, which.")
 @click.option("--write", metavar="FILE", help="Of random cases, write the smallest wrong ones as cases to this file.")
+@click.option(
+    "--elle", metavar="FILE", help="Random cases of reads and writes of registers; write their histories for Elle."
+)
+@click.option("--open", "shown", is_flag=True, help="Show the case in a browser, and run nothing.")
+@click.option("--site", metavar="DIR|URL", help="Of --open, the site with the page; unless given, that of `make docs`.")
 @click.option("--junit", "report", metavar="FILE", help="Write the results as JUnit's XML.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 def conformance(
-    name: str,
+    name: str | None,
     only: tuple[str, ...],
     corpus: str | None,
     drawn: bool,
     seeds: str,
     write: str | None,
+    elle: str | None,
+    shown: bool,
+    site: str | None,
     report: str | None,
     as_json: bool,
 ) -> None:
@@ -67,11 +84,16 @@ def conformance(
     engine cannot do what the case asks for), or an error. The exit status is 1 if one is wrong or an error. The page
     docs/conformance.md describes the cases.
     """
-    if drawn and (only or corpus):
-        raise click.UsageError("--random goes without --case and --corpus")
-    if write is not None and not drawn:
-        raise click.UsageError("--write goes with --random")
-    asked = draw(_seeds(seeds)) if drawn else chosen(cases(corpus) if corpus else cases(), only)
+    _refuse_options(drawn=drawn, shown=shown, of_cases=bool(only or corpus), of_random=bool(write or elle), site=site)
+    if shown:
+        _open(only, corpus, site)
+        return
+    if name is None:
+        raise click.UsageError("Missing option '--engine'.")
+    if drawn:
+        asked = (draw if elle is None else draw_registers)(_seeds(seeds))
+    else:
+        asked = chosen(cases(corpus) if corpus else cases(), only)
     found: list[Result] = []
     with closing(engines.find(name)) as engine:
         version = engine.version()
@@ -86,6 +108,11 @@ def conformance(
                 line.show("looking for smaller cases")
                 wrong = [smaller(engine, result.case) for result in found if result.status == WRONG]
                 Path(write).write_text(written(wrong))
+    if elle is not None:
+        made = exported(found)
+        Path(elle).write_text(made.text)
+        if made.left_out:
+            say(f"{made.left_out} of {counted(len(found), 'case')} do not fit Elle's form", err=True)
     if report is not None:
         Path(report).write_text(junit(found))
     if as_json:
@@ -102,6 +129,45 @@ def conformance(
     bad = [one for one in found if one.status in (WRONG, ERROR)]
     if bad:
         raise ConformanceFailedError(f"{len(bad)} of {counted(len(found), 'case')} are wrong: {bad[0].case.id}")
+
+
+def _refuse_options(*, drawn: bool, shown: bool, of_cases: bool, of_random: bool, site: str | None) -> None:
+    """Raise an error for options of which one has no meaning beside the others."""
+    if drawn and (of_cases or shown):
+        raise click.UsageError("--random goes without --case, --corpus and --open")
+    if of_random and not drawn:
+        raise click.UsageError("--write and --elle go with --random")
+    if site is not None and not shown:
+        raise click.UsageError("--site goes with --open")
+
+
+def _open(only: tuple[str, ...], corpus: str | None, site: str | None) -> None:
+    """Print the address of the page that shows a case, and open it."""
+    if len(only) != 1 or corpus:
+        raise click.UsageError("--open goes with one --case of the corpus")
+    link = link_to(chosen(cases(), only)[0].id, site)
+    say(link)
+    webbrowser.open(link)
+
+
+def link_to(case: str, site: str | None = None) -> str:
+    """The address at which the page to play with shows a case.
+
+    Args:
+        case: the id of the case.
+        site: the folder or the address of the site; None: that of the source tree.
+
+    Raises:
+        InvalidArgumentError: the folder does not have the page.
+    """
+    if site is not None and site.startswith(("http://", "https://", "file://")):
+        return f"{site.rstrip('/')}/{PAGE}#case={case}"
+    folder = BUILT if site is None else Path(site).resolve()
+    if not (folder / PAGE).is_file():
+        raise InvalidArgumentError(
+            f"{folder} does not have {PAGE}: build the site by `make docs`, or name one by --site"
+        )
+    return f"{(folder / PAGE).as_uri()}#case={case}"
 
 
 def _seeds(text: str) -> range:

@@ -41,7 +41,8 @@ _OF_A_CASE = {
     "expected",
 }  # fmt: skip
 _OF_A_TABLE = {
-    "partition_by", "files", "rows", "properties", "reader_features", "writer_features", "applications", "identity"
+    "partition_by", "files", "removed", "rows", "properties", "reader_features", "writer_features", "applications",
+    "identity",
 }  # fmt: skip
 
 Action = dict[str, dict[str, Any]]
@@ -153,11 +154,14 @@ class Case:
             return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer}}
         return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
-    def metadata(self, properties: dict[str, str] | None = None, column: str | None = None) -> Action:
-        """The metaData of the table, with further properties or one more column."""
+    def metadata(self, properties: dict[str, str] | None = None, column: str | None = None, highest: int = 9) -> Action:
+        """The metaData of the table, with further properties, one more column, or another highest identity value."""
         own = {} if self.level == "default" else {"delta.isolationLevel": self.level}
         kinds = _COLUMNS | ({column: "long"} if column else {})
-        fields = [{"name": n, "type": kind, "nullable": True, "metadata": self._marks(n)} for n, kind in kinds.items()]
+        fields = [
+            {"name": n, "type": kind, "nullable": True, "metadata": self._marks(n, highest)}
+            for n, kind in kinds.items()
+        ]
         schema = msgspec.json.encode({"type": "struct", "fields": fields}).decode()
         return {
             "metaData": {
@@ -170,11 +174,11 @@ class Case:
             }
         }
 
-    def _marks(self, column: str) -> dict[str, Any]:
+    def _marks(self, column: str, highest: int) -> dict[str, Any]:
         if column != self.table.get("identity"):
             return {}
         start = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": True}
-        return {**start, "delta.identity.highWaterMark": 9}
+        return {**start, "delta.identity.highWaterMark": highest}
 
     # --- what transactions do ---
 
@@ -186,6 +190,8 @@ class Case:
         match words:
             case ["add", name, *more]:
                 return [self._add([name, *more])]
+            case ["restore", name] if name in self.removed:
+                return [self._add(self.described(name))]
             case ["remove", file, *moved] if moved in ([], ["moved"], ["unrecorded"], ["sorted"]):
                 added = self._add(self.described(file))["add"]
                 names = ("path", "partitionValues", "size", "deletionVector")
@@ -203,15 +209,28 @@ class Case:
             case ["protocol", reader, writer, *features]:
                 lists = {"writerFeatures": features} if features else {}
                 return [{"protocol": {"minReaderVersion": int(reader), "minWriterVersion": int(writer), **lists}}]
+            case ["identity", highest]:
+                return [self.metadata(highest=int(highest))]
             case ["create"]:
                 return [self._protocol(), self.metadata()]
+            case ["replace", column]:
+                return [self._protocol(), self.metadata(column=column)]
+            case ["vacuum"]:
+                return []
         raise InvalidArgumentError(f"{' '.join(words)!r} is not an action of a transaction")
 
+    @property
+    def removed(self) -> list[str]:
+        """The names of files that the table had before, and that are still in its folder."""
+        return [words.split()[0] for words in self.table.get("removed", [])]
+
     def described(self, file: str) -> list[str]:
-        """The description of a file: in the table at the beginning, else in the transaction that adds it."""
+        """The description of a file: of the table at the beginning, else of the transaction that adds it."""
         everywhere = [t.does for t in self.transactions.values()]
         staged = [words[4:] for does in everywhere for words in does if words.startswith("add ")]
-        written: Iterator[list[str]] = (words.split() for words in [*self.table.get("files", []), *staged])
+        written: Iterator[list[str]] = (
+            words.split() for words in [*self.table.get("files", []), *self.table.get("removed", []), *staged]
+        )
         found = next((words for words in written if words[0] == file), None)
         if found is None:
             raise InvalidArgumentError(f"the file {file!r} is not in the table, and no transaction adds it")

@@ -20,6 +20,7 @@ from refdelta.core.conflicts.reads import ReadSet, ReadTable, RowPredicate
 from refdelta.core.conflicts.state import AddedRows, RowChanges
 from refdelta.core.log.actions import Add, Remove
 from refdelta.core.log.codec import decode_action
+from refdelta.core.log.vacuums import VACUUM_START
 from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
 from refdelta.core.rows.sets import ALL
@@ -35,6 +36,9 @@ from refdelta.pruning.row_predicate import row_predicate
 from refdelta.table.types import has_identity_columns
 from refdelta.transaction.driver import RowChecks, commit
 from refdelta_storage import LocalStore
+
+_LONG_AGO_MS = 1
+"""When the files that a case restores were removed, in milliseconds since 1970."""
 
 
 class CoreTransaction:
@@ -56,6 +60,8 @@ class CoreTransaction:
         self.app_ids: frozenset[str] = frozenset()
         for words in transaction.reads:
             self._read(words)
+        if any(words.startswith("restore ") for words in transaction.does):
+            self.reads = self.reads.resting_on(_LONG_AGO_MS)
         self.read: frozenset[str] | None = frozenset(self.reads.files)
 
     @property
@@ -124,6 +130,10 @@ class CoreTransaction:
             "Manual Update" if not moves or not (removes or adds) else "OPTIMIZE" if removes else "COMPUTE STATS"
         )
         info: dict[str, Any] = {"operation": operation, "isolationLevel": "", "engineInfo": f"refdelta/{__version__}"}
+        if "replace" in words:
+            info["operation"] = "REPLACE TABLE AS SELECT"
+        if "vacuum" in words:
+            info |= {"operation": VACUUM_START, "operationParameters": {"specifiedRetentionMillis": "0"}}
         info |= {"isBlindAppend": self.reads.blind and not removes}
         info |= {"readVersion": self.reads.version} if self.snapshot else {}
         level = self.snapshot.properties.isolation_level if self.snapshot else None
@@ -134,6 +144,7 @@ class CoreTransaction:
                 reads=self.reads.reads,
                 files=self.reads.files,
                 app_ids=self.app_ids,
+                unowned_since=self.reads.unowned_since,
             ),
             actions=[action for action in decoded if getattr(action, "path", None) not in replaced],
             commit_info=info,

@@ -39,6 +39,7 @@ MUST_COMMIT: Final = "must commit"
 MUST_CONFLICT: Final = "must conflict"
 EITHER: Final = "either"
 _TABLE, _PROTOCOL, _APPLICATION, _DOMAIN, _DATA = "table", "protocol", "application", "domain", "row"
+_REMOVED = "removed"
 _MOVED = ("moved", "sorted", "unrecorded")
 
 Rows = list[list[int | None]] | dict[str, str]
@@ -169,6 +170,7 @@ class Expectation:
         rows = {Row((_TABLE, ""), (_TABLE,)), Row((_PROTOCOL, ""), (_PROTOCOL,))}
         for app, version in self.case.table.get("applications", {}).items():
             rows.add(Row((_APPLICATION, app, ""), (_APPLICATION, app, version)))
+        rows |= {Row((_REMOVED, name), (_REMOVED, name)) for name in self.case.removed}
         for words in self.case.table["files"]:
             name, *more = words.split()
             self.content[name] = self._rows(name)
@@ -192,14 +194,19 @@ class Expectation:
             gone, new = {row for row in state if row.identity in identities}, set(added)
             for words in transaction.does:
                 match words.split():
-                    case ["property" | "column", *_]:
+                    case ["property" | "column" | "identity", *_]:
                         gone |= _of(state, _TABLE)
                         new.add(Row((_TABLE, name), (_TABLE,)))
                     case ["protocol", *_]:
                         gone |= _of(state, _PROTOCOL)
                         new.add(Row((_PROTOCOL, name), (_PROTOCOL,)))
-                    case ["create"]:
+                    case ["create" | "replace", *_]:
+                        gone |= _of(state, _TABLE) | _of(state, _PROTOCOL)
                         new |= {Row((kind, name), (kind,)) for kind in (_TABLE, _PROTOCOL)}
+                    case ["vacuum"]:
+                        gone |= _of(state, _REMOVED)
+                    case ["restore", file]:
+                        gone |= {row for row in _of(state, _REMOVED) if row.values[1] == file}
                     case ["txn", app, version]:
                         new.add(Row((_APPLICATION, app, name), (_APPLICATION, app, version)))
                     case ["domain", domain, text]:
@@ -216,6 +223,7 @@ class Expectation:
         """The rows that a transaction removes and adds, and whether it only moves rows."""
         removes = [words.split()[1:] for words in transaction.does if words.startswith("remove ")]
         adds = {words.split()[1]: words.split()[2:] for words in transaction.does if words.startswith("add ")}
+        adds |= {words.split()[1]: [] for words in transaction.does if words.startswith("restore ")}
         files = [*removes, *([name, *more] for name, more in adds.items())]
         moves = bool(files) and all(set(words) & set(_MOVED) for words in files)
         if moves:

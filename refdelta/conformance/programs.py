@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,8 @@ from refdelta.conformance.statements import Statement, as_json
 
 _KEYS = 6
 _VALUES = 3
-_NAMES = ("T", "U", "V")
+NAMES: Final = ("T", "U", "V")
+"""The names of the transactions."""
 
 
 def draw(seeds: Iterable[int]) -> list[Case]:
@@ -41,12 +42,8 @@ def _draw(seed: int) -> Case:
     keys = iter(range(_KEYS))
     counts = [dice.randint(1, 2) for _ in range(dice.randint(1, 3))]
     files = [[[next(keys), dice.randrange(_VALUES)] for _ in range(count)] for count in counts]
-    names = _NAMES[: dice.choice((2, 2, 3))]
-    steps = [(verb, name) for name in names for verb in ("begin", "commit")]
-    dice.shuffle(steps)
-    for name in names:
-        places = sorted(place for place, (_, other) in enumerate(steps) if other == name)
-        steps[places[0]], steps[places[1]] = ("begin", name), ("commit", name)
+    names = NAMES[: dice.choice((2, 2, 3))]
+    steps = schedule(dice, names)
     return Case(
         name=f"random-{seed}",
         group="random",
@@ -55,6 +52,21 @@ def _draw(seed: int) -> Case:
         transactions={name: CaseTransaction(name, statements=(_statement(dice, seed),)) for name in names},
         steps=tuple(steps),
     )
+
+
+def schedule(dice: random.Random, names: Sequence[str]) -> list[tuple[str, str]]:
+    """The steps of transactions in a random order, each beginning before it commits.
+
+    Args:
+        dice: the source of the order.
+        names: the names of the transactions.
+    """
+    steps = [(verb, name) for name in names for verb in ("begin", "commit")]
+    dice.shuffle(steps)
+    for name in names:
+        places = sorted(place for place, (_, other) in enumerate(steps) if other == name)
+        steps[places[0]], steps[places[1]] = ("begin", name), ("commit", name)
+    return steps
 
 
 def _statement(dice: random.Random, seed: int) -> Statement:
@@ -82,7 +94,7 @@ def _predicate(dice: random.Random) -> str:
 
 
 def smaller(engine: Engine, case: Case) -> Case:
-    """A case with fewer transactions, files and rows that ends with the same status.
+    """A smaller case that ends with the same status: fewer transactions, statements, files, rows, parts of predicates.
 
     Args:
         engine: the engine.
@@ -102,6 +114,13 @@ def _smaller(case: Case) -> Iterator[Case]:
     for name in case.transactions if len(case.transactions) > 1 else ():
         left = {other: one for other, one in case.transactions.items() if other != name}
         yield replace(case, transactions=left, steps=tuple(step for step in case.steps if step[1] != name), expected={})
+    for name, one in case.transactions.items():
+        for statements in _fewer(one.statements):
+            yield replace(
+                case,
+                transactions={**case.transactions, name: CaseTransaction(name, statements=statements)},
+                expected={},
+            )
     files = case.table["rows"]
     for number, rows in enumerate(files):
         yield _with(case, rows=[*files[:number], *files[number + 1 :]])
@@ -111,6 +130,20 @@ def _smaller(case: Case) -> Iterator[Case]:
     if "partition_by" in case.table:
         table = {key: value for key, value in case.table.items() if key != "partition_by"}
         yield replace(case, table=table, expected={})
+
+
+def _fewer(statements: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
+    """The statements of a transaction with one of them left out, or with a row or a part of a predicate less."""
+    for place, statement in enumerate(statements):
+        before, after = statements[:place], statements[place + 1 :]
+        if len(statements) > 1:
+            yield (*before, *after)
+        rows = statement.rows
+        for row in range(len(rows)) if len(rows) > 1 else ():
+            yield (*before, replace(statement, rows=(*rows[:row], *rows[row + 1 :])), *after)
+        parts = statement.where.split(" OR ")
+        for part in parts if len(parts) > 1 else ():
+            yield (*before, replace(statement, where=part), *after)
 
 
 def _with(case: Case, **changes: Any) -> Case:

@@ -868,7 +868,7 @@ def withdraw(store: Store, txn_id: str, replaces: tuple[str, ...] = ()) -> Fate 
         The fate that the log had for it before; None if it is withdrawn now.
 
     Raises:
-        As :meth:`Transaction.commit`.
+        DeltaError: as :meth:`Transaction.commit`.
     """
     from refdelta.transaction.intents import find
 

@@ -7,7 +7,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from refdelta.conformance.cases import CORPUS
+from refdelta.conformance import engines, run
+from refdelta.conformance.cases import CORPUS, cases
+from refdelta.conformance.runner import WRONG
+from refdelta.core.commit import member
+from rules_left_out import check_without
 
 
 def test_a_case_runs_and_is_shown(cli):
@@ -40,6 +44,54 @@ def test_random_cases(cli, tmp_path):
     assert json.loads(path.read_text())["cases"] == []
 
 
+@pytest.fixture
+def opened(monkeypatch):
+    """The addresses that the browser was asked to open. There is none: it says so by False."""
+    asked = []
+    monkeypatch.setattr("webbrowser.open", lambda address: bool(asked.append(address)))
+    return asked
+
+
+def test_a_case_is_opened_on_the_page_and_its_address_printed(cli, tmp_path, opened, monkeypatch):
+    page = tmp_path / "docs" / "play" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    link = f"{page.as_uri()}#case=lost-update@Serializable"
+    called = cli("conformance", "--case", "lost-update", "--open", "--site", tmp_path)
+    assert (called.status, called.out.splitlines(), opened) == (0, [link], [link])
+    monkeypatch.setattr("refdelta.cli.conforming.BUILT", tmp_path)
+    assert cli("conformance", "--case", "lost-update@WriteSerializable", "--open").status == 0
+    assert opened[1].endswith("#case=lost-update@WriteSerializable")
+    called = cli("conformance", "--case", "lost-update", "--open", "--site", "https://docs.example/")
+    assert called.out == "https://docs.example/docs/play/index.html#case=lost-update@Serializable\n"
+
+
+def test_a_random_case_that_is_wrong_without_a_rule_is_made_smaller_and_is_sound_with_it(cli, tmp_path, monkeypatch):
+    path = tmp_path / "wrong.json"
+    command = ("conformance", "--engine", "refdelta")
+    with monkeypatch.context() as patch:
+        patch.setattr(member, "check", check_without("read-file-removed", "files-added", "deleted-by-both"))
+        assert cli(*command, "--random", "--seeds", "0-7", "--write", path).status == 1
+        found = cases(path)
+        assert {result.status for result in run(engines.find("refdelta"), found)} == {WRONG}
+        for case in found:
+            assert len(case.transactions) == 2
+            assert sum(map(len, case.table["rows"])) <= 2, "two rows are enough for two statements"
+            statements = [statement for one in case.transactions.values() for statement in one.statements]
+            assert len(statements) == 2
+            assert not any(" OR " in statement.where or len(statement.rows) > 1 for statement in statements)
+    assert found
+    assert cli(*command, "--corpus", path).status == 0
+
+
+def test_histories_for_elle_are_written(cli, tmp_path):
+    path = tmp_path / "history.edn"
+    called = cli("conformance", "--engine", "refdelta", "--random", "--seeds", "0-1", "--elle", path)
+    assert (called.status, called.err) == (0, "")
+    assert path.read_text().startswith("{:index 0, :time 0, :type :invoke, :process 0, :f :txn, :value [[:w 0 1] ")
+    assert {line.count(":type") for line in path.read_text().splitlines()} == {1}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -47,7 +99,13 @@ def test_random_cases(cli, tmp_path):
         (("--engine", "refdelta", "--case", "lost-updates"), "case 'lost-updates' does not exist; did you mean"),
         (("--engine", "refdelta", "--random", "--seeds", "x"), "must be such as 0-99"),
         (("--engine", "refdelta", "--random", "--case", "lost-update"), "--random goes without"),
-        (("--engine", "refdelta", "--write", "x.json"), "--write goes with --random"),
+        (("--engine", "refdelta", "--write", "x.json"), "--write and --elle go with --random"),
+        (("--engine", "refdelta", "--elle", "x.edn"), "--write and --elle go with --random"),
+        (("--case", "lost-update"), "Missing option '--engine'"),
+        (("--engine", "refdelta", "--site", "x"), "--site goes with --open"),
+        (("--open",), "--open goes with one --case"),
+        (("--case", "lost-updates", "--open"), "case 'lost-updates' does not exist"),
+        (("--case", "lost-update", "--open", "--site", "/nowhere"), "build the site by `make docs`, or name one"),
         (("--engine", "refdelta", "--corpus", str(CORPUS / "none.json")), "there is no such file"),
     ],
 )

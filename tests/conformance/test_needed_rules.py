@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import pytest
 
+from by_path import generator
 from refdelta.conformance import cases, engines, run
-from refdelta.conformance.runner import NEEDLESS, SOUND, WRONG
-from refdelta.core.commit import member
+from refdelta.conformance.runner import NEEDLESS, SOUND
 from refdelta.core.conflicts import rules
-from rules_left_out import check_without
 
+needed_rules = generator("needed_rules")
+FOUND = needed_rules.recorded()
 CASES = {case.id: case for case in cases()}
-WITHOUT = {
-    "protocol": ("both-change-the-protocol@WriteSerializable",),
-    "metadata": ("both-change-metadata@WriteSerializable", "same-metadata-twice@WriteSerializable"),
-    "domain": ("same-domain@WriteSerializable", "same-domain-same-text@WriteSerializable"),
-    "application": ("application-known-before@WriteSerializable", "three-of-one-application@WriteSerializable"),
-    "files-added": ("overwrite-append@Serializable", "read-null-partition-append-there@Serializable"),
-    "read-file-removed": ("update-over-a-delete-of-its-row@Serializable",),
-    "deleted-by-both": ("refresh-over-delete@Serializable",),
-    "append-skipped": ("longer-cycle-through-a-late-writer@WriteSerializable",),
-}
-"""Cases that are wrong without a rule."""
-
-OTHERWISE = {
-    "table-created": "its cases leave a table that another rule refuses, too",
-    "table-replaced": "no case replaces a table",
-    "identity": "rows of the cases do not have values that two writers may not both take",
-    "files-deleted": "no case has a VACUUM",
-}
-"""Rules of which the corpus shows nothing, and why; ``tests/core/conflicts/test_needed_rules.py`` has histories."""
 
 
-def test_each_rule_has_a_case_or_a_reason_why_not():
-    assert WITHOUT.keys() | OTHERWISE.keys() == {rule.id for rule in rules.RULES}
-    assert not WITHOUT.keys() & OTHERWISE.keys()
+def test_no_rule_is_without_a_case_and_the_page_shows_them():
+    shown = needed_rules.by_rule(FOUND)
+    assert [rule.id for rule in rules.RULES] == list(shown)
+    assert all(shown.values())
+    assert FOUND.keys() <= CASES.keys()
+    text = needed_rules.DOCUMENT.read_text()
+    assert text == needed_rules.document(text), "run .ci/generate/needed_rules.py --page"
 
 
-@pytest.mark.parametrize("rule", WITHOUT)
-def test_without_a_rule_cases_are_wrong(rule, monkeypatch):
-    chosen = [CASES[name] for name in WITHOUT[rule]]
-    engine = engines.find("refdelta")
-    assert {result.status for result in run(engine, chosen)} <= {SOUND, NEEDLESS}
-    monkeypatch.setattr(member, "check", check_without(rule))
-    assert {result.case.id: result.status for result in run(engine, chosen)} == dict.fromkeys(WITHOUT[rule], WRONG)
+@pytest.mark.parametrize("rule", [rule.id for rule in rules.RULES])
+def test_without_a_rule_a_case_is_wrong(rule):
+    case, others = next(iter(needed_rules.by_rule(FOUND)[rule].items()))
+    (sound,) = run(engines.find("refdelta"), [CASES[case]])
+    assert sound.status in (SOUND, NEEDLESS)
+    assert needed_rules.without(CASES[case], *others).failures
+    result = needed_rules.without(CASES[case], rule, *others)
+    assert (result.status, result.failures) == ("wrong", {})
+
+
+@pytest.mark.sample(check=4, test=20, all=60)
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+def test_a_case_needs_the_rules_that_were_found(case):
+    assert needed_rules.needed(case) == FOUND.get(case.id, {}), "run make needed-rules"

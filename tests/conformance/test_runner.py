@@ -108,6 +108,12 @@ def test_an_engine_that_checks_nothing_is_wrong_where_no_order_explains_it():
     assert result.why.endswith("left: [[0, 1], [0, 1]]")
 
 
+def test_the_smallest_cases_are_wrong_on_an_engine_that_checks_nothing():
+    chosen = [case for case in CASES.values() if case.group == "smallest"]
+    assert len(chosen) >= 70
+    assert {result.status for result in run(Careless(), chosen)} == {WRONG}
+
+
 def test_an_engine_that_refuses_every_second_commit_is_sound_but_for_needless_ones():
     found = statuses(Careless("timid"), "lost-update", "insert-insert")
     assert set(found.values()) == {SOUND, NEEDLESS}

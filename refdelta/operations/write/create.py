@@ -34,7 +34,7 @@ def create(txn: Transaction, target: Target, *, rows: Rows | None = None, or_rep
         or_replace: whether the statement is CREATE OR REPLACE, for the history.
 
     Raises:
-        As :meth:`~refdelta.operations.write.append.Rows.write` of ``rows``.
+        DeltaError: as :meth:`~refdelta.operations.write.append.Rows.write` of ``rows``.
     """
     metadata = next(action for action in target.changes if isinstance(action, Metadata))
     txn.stage(target.changes)
