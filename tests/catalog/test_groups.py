@@ -102,7 +102,11 @@ def near(running, monkeypatch):
     """The transactions of the tests go to a service in this process instead."""
     served, _ = running
     found = Server(served.database)
-    monkeypatch.setattr(unity.UnityRatifier, "_send_intent", found.send)
+
+    def send(ratifier: unity.UnityRatifier, intent: bytes) -> delta_api.TransactionReply:  # a function, to be bound
+        return found.send(ratifier, intent)
+
+    monkeypatch.setattr(unity.UnityRatifier, "_send_intent", send)
     monkeypatch.setattr(unity, "pause", lambda *_: None)
     return found
 
@@ -356,16 +360,14 @@ def test_a_killed_server_loses_and_doubles_nothing(tmp_path):
 def test_a_server_that_is_asked_to_stop_answers_what_it_has_accepted(tmp_path):
     with serving(tmp_path) as served, UnityCatalog(served.url, TOKEN) as catalog:
         table = catalog.create_table(NAME, SCHEMA)
-        acknowledged, unknown = [], []
+        acknowledged = []
 
         def client(number: int) -> None:
             for value in range(number * 100, number * 100 + 50):
                 try:
                     append(catalog.table(NAME), value)
                     acknowledged.append(value)
-                except CommitOutcomeUnknownError as error:
-                    unknown.append(error)
-                except DeltaError:
+                except DeltaError:  # also in doubt: the server closed the connection while a request was on its way
                     return
 
         with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(4) as pool:
@@ -377,11 +379,10 @@ def test_a_server_that_is_asked_to_stop_answers_what_it_has_accepted(tmp_path):
             served.process.send_signal(signal.SIGTERM)
             for one in clients:
                 one.result()
-        assert not unknown
         assert served.process.wait(15) in (0, -signal.SIGTERM)
         del table
     with SqlCatalog(f"sqlite:///{tmp_path}/catalog.db") as behind:
-        assert ids(behind.table(NAME)) == sorted(acknowledged)
+        assert ids(behind.table(NAME)) == sorted(acknowledged)  # so nothing was accepted without an answer
 
 
 # --- limits ---
