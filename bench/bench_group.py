@@ -7,12 +7,18 @@ a process of their own, since the proxy's would share their interpreter. A versi
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +27,7 @@ from bench_log import RARELY
 from contest import Engine, Goal, ahead
 
 import refdelta
+from refdelta.racing.crew import Crew, Shift
 from servers.install import ServerUnavailableError
 from servers.proxy import Proxy
 from servers.running import S3Server
@@ -168,6 +175,103 @@ def bench_group_s3_appends(contest, size, process, slow_store, threads):
         writers=threads,
         latency_ms=60,
     )
+
+
+CLIENTS = 16
+TOKEN = "a-token-of-the-contest-0123456789"
+
+
+def client(url: str, grouped: bool) -> Callable[[Shift], list[tuple[int, float, float]]]:
+    """One client of a server: appends ten rows at a time with one handle; the task, seconds and end of each."""
+    from refdelta.catalog import UnityCatalog
+
+    table = UnityCatalog(url, TOKEN).table("main.sales.orders")
+    properties = refdelta.CommitProperties(group="intents" if grouped else None, max_commit_seconds=300)
+
+    def work(shift: Shift) -> list[tuple[int, float, float]]:
+        done = []
+        while (task := shift.next()) is not None:
+            began = time.monotonic()
+            refdelta.write_deltalake(table, _rows(task), mode="append", commit_properties=properties)
+            done.append((task, time.monotonic() - began, time.monotonic()))
+        return done
+
+    return work
+
+
+def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> Engine:
+    """Clients of a server that was started for one run."""
+    running: list[tuple[subprocess.Popen[str], str]] = []
+
+    def before() -> str:
+        from refdelta.catalog import UnityCatalog
+
+        place = tempfile.mkdtemp(dir=folder)
+        command = ["serve", "--catalog", f"sqlite:///{place}/c.db", "--warehouse", f"{place}/w", "--port", "0"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "refdelta", *command],
+            env={**os.environ, "REFDELTA_TOKENS": TOKEN},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        running.append((process, place))
+        with UnityCatalog(url, TOKEN) as catalog:
+            catalog.create_table("main.sales.orders", _SCHEMA, configuration=RARELY)
+        crew.ready([partial(client, url, grouped)] * CLIENTS)
+        return url
+
+    def run(url: str) -> dict:
+        from refdelta.catalog import UnityCatalog
+
+        began, cpu = time.monotonic(), _cpu(running[-1][0].pid)
+        done = [one for found in crew.go(tasks=appends) for one in found]
+        seconds = max(end for _, _, end in done) - began
+        took = [one for _, one, _ in done]
+        with UnityCatalog(url, TOKEN) as catalog:
+            table = catalog.table("main.sales.orders")
+            assert table.count() == appends * ROWS, "an append is lost, or there twice"
+            versions = table.version()
+        return {
+            "transactions/s": len(done) / seconds,
+            TOOK: seconds * 1000 / len(done),
+            "p50 ms": float(np.percentile(took, 50)) * 1000,
+            "p99 ms": float(np.percentile(took, 99)) * 1000,
+            "CPU ms of the server a transaction": (_cpu(running[-1][0].pid) - cpu) * 1000 / len(done),
+            "versions": float(versions),
+        }
+
+    def after(_: str) -> None:
+        process, place = running.pop()
+        process.terminate()
+        process.communicate(timeout=60)
+        shutil.rmtree(place)
+
+    return Engine(name, run, before, after, settings="SQLite, staged commits on the local disk, a process each")
+
+
+def _cpu(process: int) -> float:
+    """The seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def bench_group_served_appends(contest, size, folder):
+    """Appends of ten rows by sixteen processes through ``refdelta serve``, all on this machine."""
+    appends = size(smoke=32, default=640, full=3200)
+    with Crew(CLIENTS) as crew:
+        contest.run(
+            [
+                _served(crew, folder, appends, "refdelta", grouped=True),
+                _served(crew, folder, appends, SINGLE, grouped=False),
+            ],
+            rounds=size(smoke=1, default=2),
+            units=appends,
+            unit="transaction",
+            goals=[Goal("300 transactions/s", 1000 / 300, figure=TOOK)],
+            writers=CLIENTS,
+        )
 
 
 def bench_group_s3_deletes(contest, size, process, slow_store):

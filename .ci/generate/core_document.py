@@ -116,7 +116,7 @@ def _transitions() -> Iterator[tuple[str, str, str]]:
         todo += [(*path, reply) for reply in replies if len(path) < _DEPTH]
 
 
-_DEPTH = 9
+_DEPTH = 11
 
 
 def _follow(path: tuple[str, ...]) -> tuple[list[tuple[str, str, str]], list[str]]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from refdelta.core.errors import ConflictDetails
 from refdelta.core.log.actions import AnyAction, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.json_text import SCHEMA, read_json
 
@@ -25,6 +26,15 @@ PRECONDITION_FAILED = "PreconditionFailedException"
 """The type of the error of ``refdelta serve`` for the condition ``If-Match`` with the id of a table that has another
 name. The API has no such condition; a server that does not know it ignores it.
 """
+
+TRANSACTIONS = "POST /v1/catalogs/{catalog}/schemas/{schema}/tables/{table}/transactions"
+"""The endpoint of ``refdelta serve`` that commits the transactions of several clients as one version. The API has none
+such, and servers that do not name it in their configuration are not asked. The body is an intent
+(:mod:`refdelta.core.commit.intent_file`), the reply a :class:`TransactionReply`.
+"""
+
+TOO_MANY = "TooManyRequestsException"
+"""The type of the error for a request that has to wait; it has done nothing. ``Retry-After`` has the seconds."""
 
 UNAVAILABLE = "ServiceUnavailableException"
 """The type of the error of ``refdelta serve`` for a request that it has no memory for at this moment. It has done
@@ -275,6 +285,33 @@ class UpdateTable(Wire, frozen=True):
 
     requirements: Annotated[list[Requirement], msgspec.Meta(min_length=1, max_length=2)]
     updates: Annotated[list[Update], msgspec.Meta(min_length=1, max_length=11)]
+
+
+class TransactionReply(Wire, frozen=True):
+    """The answer of ``refdelta serve`` to a transaction that may share its version with others.
+
+    Attributes:
+        outcome: ``committed``; ``conflict``: it is not committed; ``alone``: it is not committed, and the client is to
+            commit it by itself.
+        version: the version of a transaction that is committed.
+        member: its place among the members of the version; None if it has the version for itself.
+        attempts: the number of versions that were tried.
+        rebased_over: the versions that it passed.
+        leads: whether its client does the work after the version, such as a checkpoint.
+        log: the commits after the version that it read, up to its own, oldest first; None if they are too long.
+        conflict: the conflict.
+        why: the reason for which it goes alone.
+    """
+
+    outcome: Literal["committed", "conflict", "alone"]
+    version: Int64 | None = None
+    member: Int32 | None = None
+    attempts: Int32 = 0
+    rebased_over: list[Int64] = []
+    leads: bool = False
+    log: list[str] | None = None
+    conflict: ConflictDetails | None = None
+    why: str = ""
 
 
 class SizeHistogram(Wire, frozen=True):

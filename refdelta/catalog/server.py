@@ -35,6 +35,7 @@ from refdelta.catalog.service_together import TogetherService
 from refdelta.catalog.together_api import RATIFICATIONS, VERSIONS, Ratification
 from refdelta.errors import (
     CatalogMismatchError,
+    CommitOutcomeUnknownError,
     DeltaError,
     InvalidArgumentError,
     NotEnoughMemoryError,
@@ -53,6 +54,7 @@ _BODIES_HELD = 64 * 2**20
 _BODY_SECONDS = 15.0
 _REQUEST_SECONDS = 60.0
 _THREADS = 32
+_MOST_TRANSACTIONS = 256
 _SHORTEST_TOKEN = 16
 _LONGEST_LOGGED = 50_000
 _MISMATCH_TYPES = {kind: name for name, kind in api.CATALOG_MISMATCHES.items()}
@@ -71,6 +73,7 @@ _ENDPOINTS = [
     f"GET /v1{_TABLE}/credentials",
     f"POST /v1{_TABLE}/metrics",
     "GET /v1/staging-tables/{table_id}/credentials",
+    api.TRANSACTIONS,
 ]
 
 
@@ -167,6 +170,8 @@ class _Endpoints:
         self._service = service
         self._seconds = seconds
         self._threads: anyio.CapacityLimiter | None = None
+        # Transactions wait for the versions before theirs, and other requests are not to wait for them.
+        self._transactions: anyio.CapacityLimiter | None = None
         self._bodies = HeldBytes(_BODIES_HELD, "bodies")
 
     def routes(self) -> list[Route]:
@@ -181,6 +186,7 @@ class _Endpoints:
             Route(table, self._table, methods=["GET", "HEAD", "POST", "DELETE"]),
             Route(f"{table}/rename", self._rename, methods=["POST"]),
             Route(f"{table}/credentials", self._credentials, methods=["GET"]),
+            Route(f"{table}/transactions", self._transact, methods=["POST"]),
             Route(f"{table}/metrics", self._metrics, methods=["POST"]),
             Route(f"{root}/staging-tables/{{table_id}}/credentials", self._staging_credentials, methods=["GET"]),
             Route(f"{api.ROOT}{VERSIONS}", self._versions, methods=["GET"]),
@@ -225,6 +231,18 @@ class _Endpoints:
     async def _credentials(self, request: Request) -> Response:
         operation = request.query_params.get("operation")
         return await self._answer(functools.partial(self._service.credentials, operation, *_names(request)))
+
+    async def _transact(self, request: Request) -> Response:
+        if self._transactions is None:
+            self._transactions = anyio.CapacityLimiter(_MOST_TRANSACTIONS)
+        if self._transactions.borrowed_tokens >= _MOST_TRANSACTIONS:
+            message = f"{_MOST_TRANSACTIONS} transactions are under way"
+            return _api_error(ApiError(429, api.TOO_MANY, message, retry_after=1))
+
+        def call(catalog: str, schema: str, table: str, body: bytes) -> api.TransactionReply:
+            return self._service.transact(catalog, schema, table, body, _condition(request))
+
+        return await self._with_body(request, None, call, self._transactions)
 
     async def _metrics(self, request: Request) -> Response:
         return await self._with_body(request, api.ReportMetrics, self._service.metrics)
@@ -280,7 +298,14 @@ class _Endpoints:
 
         return await self._answer(call)
 
-    async def _with_body(self, request: Request, kind: type[Any], call: Callable[..., Any]) -> Response:
+    async def _with_body(
+        self,
+        request: Request,
+        kind: type[Any] | None,
+        call: Callable[..., Any],
+        threads: anyio.CapacityLimiter | None = None,
+    ) -> Response:
+        """The reply of a call with the names in the path, and with the body: of this kind, or as bytes for None."""
         announced = _announced(request)
         size = min(announced, _LARGEST_BODY)
         begun = False
@@ -289,7 +314,7 @@ class _Endpoints:
             nonlocal begun
             begun = True
             try:
-                return call(*_names(request), _decoded(body, kind))
+                return call(*_names(request), body if kind is None else _decoded(body, kind))
             finally:
                 self._bodies.give_back(size)
 
@@ -299,14 +324,19 @@ class _Endpoints:
             return _api_error(error)
         try:
             body = await _body(request, announced)
-            return await self._answer(work, late="CommitStateUnknownException")
+            return await self._answer(work, late="CommitStateUnknownException", threads=threads)
         except ApiError as error:
             return _api_error(error)
         finally:
             if not begun:  # what has begun goes on in its thread, also when the time is over
                 self._bodies.give_back(size)
 
-    async def _answer(self, call: Callable[[], Any], late: str = "InternalServerErrorException") -> Response:
+    async def _answer(
+        self,
+        call: Callable[[], Any],
+        late: str = "InternalServerErrorException",
+        threads: anyio.CapacityLimiter | None = None,
+    ) -> Response:
         """The reply of a call that may wait for the database or the store, in a thread and for a bounded time. A call
         that takes longer goes on there, within the patience of its stores.
         """
@@ -314,7 +344,7 @@ class _Endpoints:
             self._threads = anyio.CapacityLimiter(_THREADS)
         try:
             with anyio.fail_after(self._seconds):
-                found = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
+                found = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=threads or self._threads)
         except TimeoutError:
             return _error(500, late, "the request took too long; load the table to see whether it had an effect")
         except (DeltaError, StorageError) as error:
@@ -397,6 +427,9 @@ def _api_error(error: Exception) -> Response:
         case CatalogMismatchError():
             log.error("%s", redact(str(error)))
             return _error(409, _MISMATCH_TYPES[error.kind], str(error))
+        case CommitOutcomeUnknownError():
+            log.warning("%s", redact(str(error)))
+            return _error(500, "CommitStateUnknownException", "the commit may have happened or not; send it again")
         case NotEnoughMemoryError():
             log.warning("%s", redact(str(error)))
             return _api_error(ApiError(503, api.UNAVAILABLE, "there is not enough memory", retry_after=1))

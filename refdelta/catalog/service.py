@@ -24,8 +24,11 @@ import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
+from refdelta.catalog.groups import TableGroup
 from refdelta.catalog.sql import STAGING, TABLES, SqlCatalog, entry_of, is_sealed, unsealed
-from refdelta.core.log.actions import AnyAction, Metadata
+from refdelta.core.commit.intent_file import read_intent
+from refdelta.core.commit.transaction import PreparedCommit
+from refdelta.core.log.actions import AnyAction, CommitInfo, Metadata
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import LOG, commit_key, parse_log_name
 from refdelta.core.log.timestamps import in_commit_timestamp
@@ -339,6 +342,7 @@ class _Held:
 
     log: ManagedStore
     state: Snapshot | None = None
+    group: TableGroup | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -502,6 +506,49 @@ class DeltaService:
             reply = self._commit(row, held, added.commit, [*by_kind.values()])
         return _encoded(self._loaded(row)) if reply is None else reply
 
+    def transact(self, catalog: str, schema: str, table: str, body: bytes, only: str | None) -> api.TransactionReply:
+        """Commit a transaction with those of other clients, see :data:`~refdelta.catalog.delta_api.TRANSACTIONS`.
+
+        Args:
+            catalog: the first part of the table's name.
+            schema: the second part.
+            table: the last part.
+            body: the transaction, as an intent.
+            only: the id of the table.
+
+        Raises:
+            CommitOutcomeUnknownError: it may be committed or not.
+            ApiError: it was refused, and has had no effect.
+        """
+        if only is None:
+            raise invalid('a transaction names its table in the header If-Match: "<id>"')
+        intent = read_intent(body)
+        if intent is None:
+            raise invalid("the body is no transaction of the form that this server knows")
+        row = self._row(catalog, schema, table, only=only, sealed=False)
+        if not row.entry.managed:
+            raise invalid("the commits of an external table do not go through the catalog")
+        self._check_staged(row)
+        self._check_waiting(row.latest - row.published)
+        held = self._held(row.entry)
+
+        def look() -> Snapshot:
+            with self._alone(held):
+                return self._state(held, held.log.ask())
+
+        with self._lock:
+            group = held.group
+        if group is None:
+            found = look()
+            with self._lock:
+                group = held.group = held.group or TableGroup(found, look)
+        return group.transact(intent, _check_readable)
+
+    def _check_waiting(self, waiting: int) -> None:
+        if waiting >= self._most:
+            message = f"{waiting} commits are not published; publish them first"
+            raise ApiError(429, "ResourceExhaustedException", message, retry_after=1)
+
     def _accepted_elsewhere(self, request: api.UpdateTable, added: api.AddCommit | None) -> Row | None:
         """The table that a request names by its id alone, if its commit was ratified before."""
         wanted = next((one.uuid.lower() for one in request.requirements if isinstance(one, api.AssertTableUuid)), None)
@@ -573,9 +620,7 @@ class DeltaService:
     def _check_backlog(self, answer: Ratified, published: int) -> None:
         """Refuse one more commit where too many wait to be published."""
         waiting = answer.latest - max(published, answer.commits[0].version - 1 if answer.commits else answer.latest)
-        if waiting >= self._most:
-            message = f"{waiting} commits are not published; publish them first"
-            raise ApiError(429, "ResourceExhaustedException", message, retry_after=1)
+        self._check_waiting(waiting)
 
     def _is_accepted(self, held: _Held, answer: Ratified, commit: api.ApiCommit) -> bool:
         """Whether a commit is sent again that was ratified before. Once it is published, its content decides."""
@@ -652,7 +697,7 @@ class DeltaService:
     @contextmanager
     def _alone(self, held: _Held) -> Iterator[None]:
         if not held.lock.acquire(timeout=self._patience):
-            raise ApiError(429, "TooManyRequestsException", "other requests are at work on this table", retry_after=1)
+            raise ApiError(429, api.TOO_MANY, "other requests are at work on this table", retry_after=1)
         try:
             yield
         finally:
@@ -861,7 +906,7 @@ def _next_state(
     return after
 
 
-def _read(log: ManagedStore, before: Snapshot | None, actions: Sequence[AnyAction], size: int) -> Snapshot:
+def _read(log: Store, before: Snapshot | None, actions: Sequence[AnyAction], size: int) -> Snapshot:
     try:
         after = read_proposed(log, before, actions, size)
         if before is None or after.metadata is not before.metadata:
@@ -872,6 +917,12 @@ def _read(log: ManagedStore, before: Snapshot | None, actions: Sequence[AnyActio
     except DeltaError as error:
         raise invalid(f"readers would refuse this version: {error}") from error
     return after
+
+
+def _check_readable(before: Snapshot, prepared: PreparedCommit) -> None:
+    """Refuse a transaction that readers would refuse as the next version."""
+    info = CommitInfo({**prepared.commit_info, "inCommitTimestamp": before.timestamp_ms + 1})
+    _read(before.store, before, [info, *prepared.actions], 0)
 
 
 def _check_time(timestamp: int, least: int = 0) -> None:

@@ -23,6 +23,8 @@ from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name
 from refdelta.catalog.locations import place_of, refused
 from refdelta.catalog.unity_http import Connection, RequestError, Token, path_of, pause, root_of
 from refdelta.catalog.unity_together import ratify_together, versions_of
+from refdelta.core.commit.transaction import CommitOutcome
+from refdelta.core.conflicts.rules import RULES
 from refdelta.core.log.actions import DomainMetadata, Metadata, Protocol
 from refdelta.core.log.codec import decode_commit
 from refdelta.core.log.paths import commit_key
@@ -32,6 +34,7 @@ from refdelta.engine.log.managed_log import FEATURE, Exists, ManagedStore, Ratif
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CatalogMismatchError,
+    ConcurrentModificationError,
     DeltaError,
     InvalidArgumentError,
     TableAlreadyExistsError,
@@ -141,7 +144,7 @@ class UnityCatalog(Catalog):
             raise InvalidArgumentError(f"there is no file {self._ca_file} with the certificates of authorities")
         self._connection = Connection(root_of(url, allow_http=allow_http), token, self._ca_file)
         self._token = token
-        self._negotiated: set[str] = set()
+        self._negotiated: dict[str, frozenset[str]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = self._locations.given if self._limited else None
@@ -567,7 +570,18 @@ class UnityCatalog(Catalog):
                 f"{self.name} has version {found.protocol_version[:20]!r} of the Delta API; this is a client of "
                 f"{api.VERSION}"
             )
-        self._negotiated.add(catalog)
+        self._negotiated[catalog] = frozenset(found.endpoints)
+
+    def _shares(self, entry: Entry) -> bool:
+        """Whether the server commits the transactions of several clients as one version (an extension of the API that
+        ``refdelta serve`` has).
+
+        Raises:
+            RequestError: it gave no answer.
+        """
+        catalog = _parts(entry.name)[0]
+        self._negotiate(catalog)
+        return api.TRANSACTIONS in self._negotiated[catalog]
 
     def _raise(self, error: RequestError, name: str, new: str) -> NoReturn:
         if error.kind in api.CATALOG_MISMATCHES:
@@ -750,6 +764,57 @@ class UnityRatifier:
         )
         updates = [*api.metadata_updates(actions, before), api.AddCommit(commit=added)]
         self._post(api.UpdateTable(requirements=requirements, updates=updates))
+
+    def share(self, intent: bytes, seconds: float) -> CommitOutcome | Unknown | None:
+        """Send a transaction; see :meth:`~refdelta.engine.log.managed_log.SharingRatifier.share`. It is sent again,
+        with its id, where the answer was lost, and while the server is at its limits.
+        """
+        lost: RequestError | None = None
+        until, number = time.monotonic() + seconds, 0
+        while True:
+            try:
+                return self._shared(self._send_intent(intent), lost)
+            except RequestError as error:
+                lost = lost or (None if error.certain else error)
+                last = error
+            busy = last.certain and last.kind in (api.TOO_MANY, api.UNAVAILABLE)
+            number += not busy
+            if last.kind == "ResourceExhaustedException":
+                self.publish()
+                last.retry_after = None  # that was the reason to wait
+            elif not last.passing:
+                break
+            if number == _TRIES or time.monotonic() > until:
+                break
+            pause(last, max(1, number))
+        # The commit alone raises the right error of a table that was dropped or renamed.
+        return None if lost is None else Unknown(lost)
+
+    def _send_intent(self, intent: bytes) -> api.TransactionReply | None:
+        if not self.catalog._shares(self.entry):  # noqa: SLF001 - of this module
+            return None
+        path = f"{_table(_parts(self.entry.name))}/transactions"
+        match = self.entry.table_id
+        return self.catalog._connection.send("POST", path, api.TransactionReply, msgspec.Raw(intent), match=match)  # noqa: SLF001 - of this module
+
+    def _shared(self, reply: api.TransactionReply | None, lost: RequestError | None) -> CommitOutcome | Unknown | None:
+        """The outcome in a reply; ``lost`` is the first attempt that may have had an effect."""
+        if reply is not None and reply.outcome == "conflict" and (conflict := reply.conflict) is not None:
+            rule = next((one for one in RULES if one.id == conflict.rule), None)
+            if rule is None:  # of a newer server
+                raise ConcurrentModificationError("another transaction conflicts", conflict)
+            raise rule.error(rule.sentence, conflict)
+        if reply is None or reply.outcome != "committed" or reply.version is None:
+            return None if lost is None else Unknown(lost)
+        return CommitOutcome(
+            version=reply.version,
+            member=reply.member,
+            attempts=reply.attempts,
+            rebased_over=tuple(reply.rebased_over),
+            recovered=lost is not None,
+            puts=int(reply.leads),
+            log=None if reply.log is None else tuple(one.encode() for one in reply.log),
+        )
 
     def _post(self, request: api.UpdateTable) -> None:
         self.catalog._connection.send("POST", _table(_parts(self.entry.name)), api.LoadedTable, request)  # noqa: SLF001 - of this module

@@ -59,7 +59,7 @@ class RequestError(StorageError):
     @property
     def passing(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.status is None or self.status >= 500 or self.kind == "TooManyRequestsException"
+        return self.status is None or self.status >= 500 or self.kind == api.TOO_MANY
 
 
 def _rebuilt(message: str, status: int | None, kind: str, retry_after: float | None, certain: bool) -> RequestError:
@@ -178,7 +178,7 @@ class Connection:
         method: str,
         path: str,
         kind: type[_T],
-        body: api.Wire | None = None,
+        body: api.Wire | msgspec.Raw | None = None,
         query: Mapping[str, str] | None = None,
         match: str | None = None,
     ) -> _T:

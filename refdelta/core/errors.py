@@ -10,15 +10,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import datetime as dt
-    from collections.abc import Iterable, Mapping
-
+from typing import Any
 
 _LONGEST = 1_500
 _SHOWN = 20  # names in a message

@@ -163,9 +163,15 @@ def observe_commits(observer: Observer) -> Observation:
 
 
 class Watch:
-    """The measurements of one commit."""
+    """The measurements of one commit.
+
+    Attributes:
+        ended: its outcome, once there is one.
+        handed_on: whether another block goes on with the commit, and reports it.
+    """
 
     ended: CommitOutcome | None = None
+    handed_on = False
 
     def timed(self, perform: Callable[[Effect], Reply]) -> Callable[[Effect], Reply]:
         """The function that carries out effects, unchanged: there is no observer."""
@@ -213,29 +219,30 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
         failure = error
         raise
     finally:
-        conflict = failure.conflict if isinstance(failure, ConcurrentModificationError) else None
-        event = CommitEvent(
-            table=table,
-            operation=prepared.commit_info.get("operation"),
-            txn_id=prepared.txn_id,
-            isolation=prepared.level.value,
-            read_version=None if prepared.read_version < 0 else prepared.read_version,
-            version=watch.ended.version if watch.ended else None,
-            member=watch.ended.member if watch.ended else None,
-            outcome=_outcome(failure, watch.ended),
-            error=None if failure is None else type(failure).__name__,
-            rule=conflict.rule if conflict else None,
-            winner=conflict.version if conflict else None,
-            winner_member=conflict.member if conflict else None,
-            started=started,
-            seconds=time.perf_counter() - begun,
-            **structs.asdict(tally),
-            effects=MappingProxyType(watch.effects),
-        )
-        if logged:
-            _log(event)
-        for observer in observers:
-            _tell(observer, event)
+        if not watch.handed_on:
+            conflict = failure.conflict if isinstance(failure, ConcurrentModificationError) else None
+            event = CommitEvent(
+                table=table,
+                operation=prepared.commit_info.get("operation"),
+                txn_id=prepared.txn_id,
+                isolation=prepared.level.value,
+                read_version=None if prepared.read_version < 0 else prepared.read_version,
+                version=watch.ended.version if watch.ended else None,
+                member=watch.ended.member if watch.ended else None,
+                outcome=_outcome(failure, watch.ended),
+                error=None if failure is None else type(failure).__name__,
+                rule=conflict.rule if conflict else None,
+                winner=conflict.version if conflict else None,
+                winner_member=conflict.member if conflict else None,
+                started=started,
+                seconds=time.perf_counter() - begun,
+                **structs.asdict(tally),
+                effects=MappingProxyType(watch.effects),
+            )
+            if logged:
+                _log(event)
+            for observer in observers:
+                _tell(observer, event)
 
 
 def _outcome(failure: BaseException | None, ended: CommitOutcome | None) -> Outcome:

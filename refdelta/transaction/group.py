@@ -142,9 +142,22 @@ class CommitGroup:
         with self._look:
             if self._looked_at < asked:
                 began = time.monotonic()
-                self._move_to(self._snapshot.advance(), began)
+                self._move_to(self._advanced(), began)
                 self._looked_at = began
         return self._snapshot
+
+    def _advanced(self) -> Snapshot:
+        """The newest version, by a look at the log."""
+        return self._snapshot.advance()
+
+    def _followed(self, base: Snapshot, log: Sequence[bytes], new: set[str]) -> Snapshot:
+        """The snapshot after commits whose contents are known, with the paths that no earlier version can have."""
+        return follow(self.store, base, log, new=new)
+
+    def held(self, first: int, last: int) -> tuple[bytes, ...] | None:
+        """The commits of these versions, if the group has read or written all of them lately."""
+        found = [self._kept.get(version) for version in range(first, last + 1)]
+        return None if None in found else tuple(one for one in found if one is not None)
 
     def _move_to(self, snapshot: Snapshot, seen_at: float) -> None:
         with self._changed:
@@ -277,7 +290,7 @@ class CommitGroup:
         try:
             log = shell.committer.log_after(base.version, version)
             written = {file.path for one in ended for file in one.files}
-            snapshot = base.advance() if log is None else follow(self.store, base, log, new=written)
+            snapshot = self._advanced() if log is None else self._followed(base, log, written)
             self._move_to(snapshot, began)
         except Exception as error:  # noqa: BLE001 - the version is committed all the same
             failed(version, error)

@@ -36,7 +36,7 @@ from refdelta.errors import (
     InvalidLogError,
     StoreError,
 )
-from refdelta.transaction import driver
+from refdelta.transaction import driver, served
 from refdelta.transaction.driver import NO_CHECKS, RetryPolicy, RowChecks, run_loop
 from refdelta_storage import ObjectInfo, StorageError
 
@@ -115,7 +115,8 @@ def commit(
     withdraw: Withdraw,
 ) -> CommitOutcome:
     """Commit a transaction by an intent where others write, too; else alone, as
-    :func:`refdelta.transaction.driver.commit`, of which the other arguments and the errors are.
+    :func:`refdelta.transaction.driver.commit`, of which the other arguments and the errors are. In a table of a catalog
+    the server gets the intent, if it shares versions (:mod:`refdelta.transaction.served`).
 
     Args:
         store: the table's store.
@@ -132,6 +133,9 @@ def commit(
         inline_vectors: whether small deletion vectors are stored in the log.
         withdraw: :func:`refdelta.transaction.transaction.withdraw`, which is a commit itself.
     """
+    if (log := managed_by(store)) is not None and not replaces and not goes_alone(Member(prepared)):
+        given = {"checks": checks, "inline_vectors": inline_vectors, "clock": clock, "sleep": sleep, "uniform": uniform}
+        return served.commit(log, store, prepared, base=base, policy=policy, seen_at=seen_at, **given)
     own = f"{_PROCESS}{threading.get_ident():x}"
     prepared = msgspec.structs.replace(prepared, commit_info={**prepared.commit_info, intent_file.WRITER: own})
     traffic, now = traffic_of(store), clock()

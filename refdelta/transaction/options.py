@@ -94,8 +94,10 @@ class CommitProperties:
             checkpoint, if ``delta.enableExpiredLogCleanup`` permits it.
         group: ``"intents"``: where other writers commit at the same time, one version may have several transactions;
             each is put beside the log, and one of the writers commits those that are there
-            (``docs/commit-protocol.md``, "Intents"). ``"always"`` does so without looking for other writers. It has no
-            effect on tables of a catalog. None: each transaction has a version for itself.
+            (``docs/commit-protocol.md``, "Intents"). ``"always"`` does so without looking for other writers. Of a table
+            that ``refdelta serve`` serves, its server gets the transaction, and commits those that clients sent
+            meanwhile as one version; of other catalogs, it has no effect. None: each transaction has a version for
+            itself.
         replaces: the ids of earlier tries of the same work whose outcome is not known, with ``group``: at most one of
             them and of this one is committed.
 

@@ -104,6 +104,25 @@ def prepare_commit(
     )
 
 
+def like(snapshot: Snapshot) -> PreparedCommit:
+    """An empty transaction that reads a version: others get its table, clock and free row ids
+    (:func:`~refdelta.core.commit.intent_file.prepared_of`).
+
+    Raises:
+        InvalidLogError: the table has in-commit timestamps or row ids, and the log lacks the last ones.
+    """
+    return PreparedCommit(
+        read_version=snapshot.version,
+        read_set=ReadSet(version=snapshot.version),
+        actions=[],
+        commit_info={},
+        txn_id="",
+        clock=_clock(snapshot, snapshot.protocol, snapshot.metadata),
+        row_ids=_row_ids(snapshot, snapshot.protocol, snapshot.metadata),
+        table=_read_table(snapshot),
+    )
+
+
 def _clock(snapshot: Snapshot | None, protocol: Protocol | None, metadata: Metadata | None) -> CommitClock | None:
     """The state of in-commit timestamps if the table has them after the commit; else None."""
     if protocol is None or metadata is None or not kept(protocol, metadata):

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pytest
 
 from backends.tables import opened, write
-from refdelta import CommitProperties
+from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.engine.log import cleanup, identity
 from refdelta.engine.log.location import open_location
+from refdelta.errors import CommitFailedError
 from refdelta.transaction import background
 
 OLD = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 days"}
@@ -150,3 +151,36 @@ def test_without_an_event_the_work_does_what_it_is_for(place, held, caplog):
     assert {f"{4:020}.json", f"{4:020}.crc", f"{4:020}.checkpoint.parquet", "_last_checkpoint"} <= log
     assert f"{0:020}.json" not in log
     assert caplog.records == []
+
+
+def test_a_version_that_a_late_put_created_anew_is_not_built_on(tmp_path):
+    """Log cleanup removed it, and its writer's request came a second time: the bytes are the same, and no reader has
+    the file.
+    """
+    for _ in range(2):
+        write_deltalake(tmp_path, ROW, mode="append")
+    stale = DeltaTable(tmp_path).begin()
+    stale.append(ROW)
+    for _ in range(2):
+        write_deltalake(tmp_path, ROW, mode="append")
+    log = tmp_path / "_delta_log"
+    late = (log / f"{1:020d}.json").read_bytes()
+    for version in range(3):
+        (log / f"{version:020d}.json").unlink()
+    (log / "late").write_bytes(late)
+    (log / "late").rename(log / f"{1:020d}.json")
+    with pytest.raises(CommitFailedError, match="version 1, on which this commit builds, is no longer in the log"):
+        stale.commit()
+    assert not (log / f"{2:020d}.json").exists()
+
+
+def test_a_version_whose_file_was_copied_back_is_built_on(tmp_path):
+    """A folder that was restored has other objects, and the same log."""
+    for _ in range(2):
+        write_deltalake(tmp_path, ROW, mode="append")
+    with DeltaTable(tmp_path).begin() as txn:
+        txn.append(ROW)
+        newest = tmp_path / "_delta_log" / f"{1:020d}.json"
+        shutil.copy(newest, f"{newest}.copy")
+        (tmp_path / "_delta_log" / f"{newest.name}.copy").rename(newest)
+        assert txn.commit().version == 2

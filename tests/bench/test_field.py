@@ -1,7 +1,4 @@
-"""The picture of the field: the runs take turns, failures are told and are no figures, and the page has all of them.
-
-Tests of bench.field.
-"""
+"""The picture of the field: the runs take turns, failures are told and are no figures, and the page has all of them."""
 
 import json
 

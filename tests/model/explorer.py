@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyroaring import BitMap64
 
@@ -121,6 +122,9 @@ class World:
     cleaned: int = 0
     # The deletion vectors that are there, by their ids.
     vectors: frozenset[str] = frozenset()
+    # Of :class:`CleanedUp`: all versions that the table has had, and those whose files were created anew after cleanup.
+    table: Log = ()
+    anew: frozenset[int] = frozenset()
 
 
 class Explorer(Search[World]):
@@ -329,6 +333,62 @@ class Explorer(Search[World]):
 
     def results(self, world: World) -> Iterator[object]:
         return (self.writers[i].nodes[local.node].result for i, local in enumerate(world.locals) if not local.dead)
+
+
+class CleanedUp(Explorer):
+    """Every schedule of writers whose own versions log cleanup removes, too: up to so many of the oldest ones, and
+    never the newest. A request can be on its way for longer than cleanup waits: its writer, or the network, slept.
+
+    A put at a version that was cleaned up creates a file of no table; the shell tells it from the one that was there by
+    its time. A commit counts if the table has had it.
+    """
+
+    def __init__(self, *args: Any, keeps_times: bool = True, **more: Any) -> None:
+        super().__init__(*args, must_commit=False, **more)
+        self.keeps_times = keeps_times
+        self.start = replace(self.start, table=self.start.log)
+
+    def steps(self, world: World) -> Iterator[tuple[str, World]]:
+        """Those of the writers, and cleanup of the oldest version."""
+        own = replace(world, cleaned=self.cleanup)  # without the cleanup of the first versions
+        for name, after in super().steps(own):
+            yield name, self._with_table(world, replace(after, cleaned=world.cleaned))
+        oldest = world.cleaned
+        if oldest < min(self.cleanup, world.table[-1][0]) and dict(world.log).get(oldest) is not None:
+            log = tuple(entry for entry in world.log if entry[0] != oldest)
+            yield f"cleanup of {oldest}", replace(world, log=log, cleaned=oldest + 1, anew=world.anew - {oldest})
+
+    @staticmethod
+    def _with_table(before: World, after: World) -> World:
+        had = dict(before.log)
+        table, anew = before.table, after.anew & {version for version, _ in after.log}
+        for version, data in after.log:
+            if version not in had and version > table[-1][0]:
+                table = (*table, (version, data))
+            elif version not in had:
+                anew |= {version}
+        return replace(after, table=table, anew=anew)
+
+    def _of_writer(self, world: World, index: int, local: Local, effect: Effect) -> Iterator[tuple[str, World]]:
+        if isinstance(effect, VersionExists) and effect.version in world.anew and self.keeps_times:
+            yield f"{effect_name(effect)} No", self._reply(world, index, No())
+            return
+        yield from super()._of_writer(world, index, local, effect)
+
+    def check(self, world: World, *, at_end: bool) -> None:
+        """Raise ``Violation`` unless every writer's claim is true of the table."""
+        owners = [data for _, data in world.table]
+        if len(set(owners)) != len(owners):
+            raise Violation("a transaction is in the table twice")
+        for index, local in enumerate(world.locals):
+            self._check_claim(replace(world, log=world.table), index, local, at_end=at_end)
+
+    def _check_claim(self, world: World, index: int, local: Local, *, at_end: bool) -> None:
+        cleanup, self.cleanup = self.cleanup, 0  # of the table, all versions count
+        try:
+            super()._check_claim(world, index, local, at_end=at_end)
+        finally:
+            self.cleanup = cleanup
 
 
 def effect_name(effect: Effect) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from pyroaring import BitMap64
 
 from model import explorer
 from model.contents import Rows, Violation
-from model.explorer import FAULTS, Explorer, Loop, World
+from model.explorer import FAULTS, CleanedUp, Explorer, Loop, World
 from refdelta.core.commit.budget import Limits
 from refdelta.core.commit.effects import Committed, Effect, Exists, NewestVersion, ReadCommits, Reply, TryCommit
 from refdelta.core.commit.loop import commit_loop
@@ -119,6 +120,36 @@ def test_a_stale_handle_while_cleanup_removes_what_it_builds_on(newest, cleaned)
     prepared = [transaction("stale", 0), transaction("fresh", newest)]
     report = explore(REAL, prepared, origin(*range(newest + 1)), cleanup=cleaned, must_commit=False)
     assert report.outcomes >= {"CommitOutcome", "CommitFailedError", "CommitOutcomeUnknownError", "StoreError"}
+
+
+@pytest.mark.tier("test")
+def test_log_cleanup_may_remove_versions_whose_puts_are_in_doubt():
+    """A writer sleeps for longer than cleanup waits, and so do requests."""
+    report = CleanedUp(REAL, [transaction(name, 0) for name in "ab"], origin(0), cleanup=3).run()
+    assert report.outcomes >= {"CommitOutcome", "CommitFailedError", "CommitOutcomeUnknownError"}
+
+
+@pytest.mark.tier("test")
+def test_a_winner_that_is_believed_without_its_base_doubles_a_transaction(monkeypatch):
+    def believes(_loop: Loop, _version: int) -> Generator[Effect, Reply, None]:
+        return
+        yield
+
+    monkeypatch.setattr("refdelta.core.commit.loop.Loop._confirm_winner", believes)
+    with pytest.raises(Violation, match="in the table twice"):
+        CleanedUp(REAL, [transaction(name, 0) for name in "ab"], origin(0), cleanup=3).run()
+
+
+@pytest.mark.parametrize("keeps_times", [True, False])
+def test_a_version_that_a_late_put_created_anew_is_not_built_on(keeps_times):
+    """Its bytes are the same: only the time of the file tells."""
+    stale = CleanedUp(REAL, [transaction("a", 1)], origin(0, 1, 2, 3), cleanup=3, keeps_times=keeps_times)
+    stale.start = replace(stale.start, late=frozenset({(0, 1, origin(1)[1])}))
+    if keeps_times:
+        assert stale.run().outcomes >= {"CommitOutcome", "CommitFailedError", "CommitOutcomeUnknownError"}
+    else:
+        with pytest.raises(Violation, match="was told version 2, and is at"):
+            stale.run()
 
 
 # --- rows of one file ---------------------------------------------------------------------------------------------

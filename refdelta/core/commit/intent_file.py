@@ -155,7 +155,7 @@ def encode_intent(
     Args:
         prepared: the transaction.
         base: the newest version that was read and checked.
-        base_hash: the hash of its commit file.
+        base_hash: the hash of its commit file; empty for a table of a catalog, whose versions are never replaced.
         replaces: the ids of the earlier tries of the same work.
         now_ms: the time, in milliseconds since 1970.
 
@@ -203,15 +203,20 @@ def encode_intent(
 _INTENT: Final = msgspec.json.Decoder(Intent)
 
 
-def decode_intent(data: bytes, key: str) -> Intent | None:
-    """An intent; None for a file that is none, is of another format or too large, or is named otherwise."""
+def read_intent(data: bytes) -> Intent | None:
+    """An intent; None for content that is none, is of another format or too large."""
     if len(data) > MAX_BYTES:
         return None
     try:
-        intent = _INTENT.decode(data)
+        return _INTENT.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return intent if parse_intent_key(key) == (intent.base, intent.id) else None
+
+
+def decode_intent(data: bytes, key: str) -> Intent | None:
+    """An intent in a file; None as :func:`read_intent`, and for a file that is named otherwise."""
+    intent = read_intent(data)
+    return intent if intent is not None and parse_intent_key(key) == (intent.base, intent.id) else None
 
 
 def prepared_of(intent: Intent, like: PreparedCommit) -> PreparedCommit | None:

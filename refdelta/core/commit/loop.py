@@ -5,7 +5,7 @@ The shell (``refdelta/transaction/driver.py``, or a model checker) carries out e
     TryCommit(N+1) -- Committed ---------------------------------------> committed at N+1
                    -- Exists, Unknown: ReadCommits(N+1)
                             it has our transaction id -----------------> committed at N+1
-                            another's: we lost to a winner ------------> Pause, NewestVersion,
+                            another's, and N exists: we lost ----------> Pause, NewestVersion,
                                                                          ReadCommits(N+2 .. newest), RULES for each,
                                                                          TryCommit(newest+1)
                             nothing there: a delayed put may yet land -> after a pause the same bytes at N+1 again
@@ -16,12 +16,15 @@ except :class:`~refdelta.core.errors.CommitOutcomeUnknownError`, which says how 
 
 **A put at N+1 counts only where N exists.** ``TryCommit`` alone cannot tell a version that is still to come from one
 that log cleanup removed long ago, or from the log of a table that was deleted and created anew. So each put stands
-between two ``VersionExists(N)``:
+between two ``VersionExists(N)``, and so does the winner that took its place:
 
 * the one before it fails the commit of a stale handle with nothing written;
 * the one after it is for a process that was suspended in between for so long that cleanup deleted N. If the next
   version is missing although newer ones exist, the commit belongs to no table: it is withdrawn, and the commit failed.
-  If that cannot be decided, the outcome is unknown.
+  If that cannot be decided, the outcome is unknown. So it is if the put was in doubt before, since its first request
+  may have made the version that cleanup removed.
+* The one after a winner was read is for the same case: where N is gone, the file of the winner may have been created
+  by a late request after our commit was cleaned up.
 
 That some version N exists does not suffice: a table that was removed and made anew has one, too. It has to be the
 commit that was read; the shell compares the object, or its content, and replies ``Replaced`` if it is another one. A
@@ -322,6 +325,7 @@ class Loop:
                 winner = self._footprint(version, data)
                 self.winner_bytes, self.sent_along = len(data), sent[1:]
                 if not self._is_ours(winner):
+                    yield from self._confirm_winner(version)
                     return winner
                 yield from self._confirm_created(version)
                 self._committed(winner.txn_ids, recovered=True)
@@ -493,6 +497,17 @@ class Loop:
         yield from self._insist(effects.Withdraw(version), effects.Yes)
         return True
 
+    def _confirm_winner(self, version: int) -> effects.Steps[None]:
+        """Another commit at the version of a put says that this was not carried out only if the version before it is
+        still there. Otherwise it may have been, though the reply was Exists, since stores send a request again; log
+        cleanup has removed it, and a late put of another writer has created the file anew.
+        """
+        if self.base < 0:
+            return
+        answer = yield from self._insist(effects.VersionExists(self.base), effects.Answer)
+        if isinstance(answer, effects.No):  # a table that was removed took the commit with it
+            raise self._outcome_unknown(version, f"version {self.base} is no longer in the log")
+
     def _confirm_created(self, version: int) -> effects.Steps[None]:
         if self.base < 0:
             return
@@ -509,9 +524,19 @@ class Loop:
         if isinstance(answer, effects.No):
             newest = (yield from self._insist(effects.NewestVersion(version), effects.Newest)).version
             following = yield from self._insist(effects.ReadCommits(version + 1, version + 1), effects.Commits)
-            if newest == version or following.data[0] is not None:
+            ours = None
+            if newest > version and following.data[0] is None:
+                # Cleanup begins with the oldest version. If this one is there though the next one was not, it is none.
+                ours = (yield from self._insist(effects.ReadCommits(version, version), effects.Commits)).data[0]
+            if ours is None or not self._is_ours(self._footprint(version, ours)):
                 raise self._outcome_unknown(version, f"it was written, but version {self.base} is no longer in the log")
             yield from self._insist(effects.Withdraw(version), effects.Yes)
+            if doubted:
+                # An earlier put may have been the real one, which was cleaned up.
+                raise self._outcome_unknown(
+                    version,
+                    f"its put was repeated, and meanwhile the log went on to version {newest} and was cleaned up",
+                )
             raise CommitFailedError(
                 f"while this commit waited, the log went on to version {newest} and was cleaned up; the file for "
                 f"version {version} was withdrawn. Nothing was committed; open the table again and repeat the operation"

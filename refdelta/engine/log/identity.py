@@ -3,6 +3,9 @@
 A folder can be removed and made anew, by any program and at any moment; then version N exists, and is another commit.
 So a version is compared by the object that was read: by its tag (:class:`refdelta_storage.base.ObjectInfo`), or where
 that is unknown or differs, by the content of its ``commitInfo``, which holds the time and the transaction's id.
+
+The same bytes can be another object, too: a put that was on its way while log cleanup removed the version creates its
+file anew, and no reader has it. So where the time shows another object, the log has to go on from it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from msgspec import structs
 from refdelta.core.commit.effects import No, Replaced, Yes
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import decode_line
-from refdelta.core.log.paths import LOG, SIDECARS
+from refdelta.core.log.paths import LOG, SIDECARS, VERSIONED, parse_log_name
 from refdelta.engine.log.managed_log import folder_of, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError, VersionNotFoundError
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 _LONG = 32
 """Ids of transactions that are at least as long are taken for unique: those of UUIDs are."""
 
+
+_ROUNDED_MS = 1000
+"""Object stores round the time in a reply to HEAD to seconds."""
 
 _BEGINNING = 2**16
 """So many bytes of a commit file are looked at first, since the commitInfo of most engines is at the beginning."""
@@ -60,8 +66,8 @@ class CommitIdentity(msgspec.Struct, frozen=True):
         return isinstance(self.look(store), Yes)
 
     def look(self, store: Store) -> Yes | No | Replaced:
-        """Look whether the log in a store still has this commit. One request, two if the object has another tag. Of a
-        version that is not published, the catalog is asked.
+        """Look whether the log in a store still has this commit. One request, two if the object has another tag, and a
+        listing if it has another time. Of a version that is not published, the catalog is asked.
 
         Raises ``StorageError``.
         """
@@ -70,6 +76,7 @@ class CommitIdentity(msgspec.Struct, frozen=True):
             return Yes() if holds else Replaced()
         store = store if managed is None else managed.inner
         file, same = self.file, False
+        anew = False
         try:
             if file.tag is not None or self.info is None:
                 found = store.head(file.key)
@@ -78,9 +85,24 @@ class CommitIdentity(msgspec.Struct, frozen=True):
                     same = self.info is None and found.size == file.size
                 else:
                     same = file.is_same(found.size, found.mtime_ms, found.tag)
-            return Yes() if same or self.is_content(store) else Replaced()
+                # Of an own commit that was not listed yet, the time is not known.
+                if file.mtime_ms is not None:
+                    remote = store.capabilities.remote
+                    anew = abs(found.mtime_ms - file.mtime_ms) >= _ROUNDED_MS if remote else not same
+            if not same and not self.is_content(store):
+                return Replaced()
+            return No() if anew and not self._goes_on(store) else Yes()
         except ObjectNotFoundError:
             return No()
+
+    def _goes_on(self, store: Store) -> bool:
+        """Whether the log has the next version, or none after this one: cleanup removes the oldest versions, so a file
+        of one that it has removed stands apart.
+        """
+        names = [parse_log_name(info.key) for info in store.list(VERSIONED, after=self.file.key)]
+        later = [one for one in names if one is not None and one.version > self.file.version]
+        following = self.file.version + 1
+        return not later or any(one.kind == "commit" and one.version == following for one in later)
 
     def located(self, store: Store) -> CommitIdentity | None:
         """The same with the tag of the object, by which it is compared at less cost; None if the log in a store no

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, runtime_checkable
 from typing import Protocol as Interface
 
 from refdelta.core.log.paths import LOG, MAX_VERSION, VERSIONED, checksum_key, commit_key, parse_log_name
@@ -39,6 +39,7 @@ from refdelta_storage.wrappers import WrapperStore
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from refdelta.core.commit.transaction import CommitOutcome
     from refdelta.core.log.actions import Metadata, Protocol
 
 FEATURE = "catalogManaged"
@@ -192,6 +193,26 @@ class Ratifier(Interface):
 
         :meth:`propose` and :meth:`published` raise ``CatalogReplacedError`` for another one. It is never called for
         catalogs whose answers have no session.
+        """
+
+
+@runtime_checkable
+class SharingRatifier(Ratifier, Interface):
+    """The part for one table of a catalog whose server commits transactions of several clients as one version."""
+
+    def share(self, intent: bytes, seconds: float) -> CommitOutcome | Unknown | None:
+        """Have the server commit a transaction, with those that others send at the same time.
+
+        Args:
+            intent: the transaction, as :func:`~refdelta.core.commit.intent_file.encode_intent` has it.
+            seconds: for how long it is sent again while the server has too much to do.
+
+        Returns:
+            The outcome; None if it is certain that the server has not committed it and will not, so that it goes alone;
+            ``Unknown`` if it may have, or may still.
+
+        Raises:
+            ConcurrentModificationError: it conflicts, and is not committed.
         """
 
 

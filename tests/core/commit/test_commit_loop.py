@@ -103,7 +103,7 @@ def test_an_undecided_put_is_repeated_at_the_same_version_with_the_same_bytes(re
 
 def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
     outcome = run(
-        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), VersionExists(4), Yes(),
         Pause(1, "lost"), Elapsed(0.1), NewestVersion(5), Newest(8), ReadCommits(6, 8), Commits((THEIRS,) * 3),
         VersionExists(8), Yes(), TryCommit(9, OURS), Committed(), VersionExists(8), Yes(),
     )  # fmt: skip
@@ -114,7 +114,7 @@ def test_a_loser_reads_all_winners_in_one_go_and_goes_behind_them():
 def test_a_pause_tells_how_much_earlier_the_winner_began(read, younger):
     fields = {"operation": "WRITE", "txnId": "their-id", **({} if read is None else {"readVersion": read})}
     outcome = run(
-        VersionExists(4), Yes(), PUT5, Exists((encode_commit([CommitInfo(fields=fields)]),)),
+        VersionExists(4), Yes(), PUT5, Exists((encode_commit([CommitInfo(fields=fields)]),)), VersionExists(4), Yes(),
         Pause(1, "lost", younger), Elapsed(0.1), NewestVersion(5), Newest(5),
         VersionExists(5), Yes(), PUT6, Committed(), VersionExists(5), Yes(),
     )  # fmt: skip
@@ -124,7 +124,8 @@ def test_a_pause_tells_how_much_earlier_the_winner_began(read, younger):
 def test_many_winners_are_read_in_pieces():
     some, rest = (THEIRS,) * 256, (THEIRS,) * 44
     outcome = run(
-        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0.1),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), VersionExists(4), Yes(),
+        Pause(1, "lost"), Elapsed(0.1),
         NewestVersion(5), Newest(305), ReadCommits(6, 261), Commits(some), ReadCommits(262, 305), Commits(rest),
         VersionExists(305), Yes(), TryCommit(306, OURS), Committed(), VersionExists(305), Yes(),
     )  # fmt: skip
@@ -195,7 +196,8 @@ def test_the_vectors_of_many_winners_of_one_file_are_read_in_one_go(refused):
 
 def test_our_own_commit_among_the_winners_is_found():
     outcome = run(
-        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), VersionExists(4), Yes(),
+        Pause(1, "lost"), Elapsed(0),
         NewestVersion(5), Newest(7), ReadCommits(6, 7), Commits((OURS, THEIRS)),
     )  # fmt: skip
     assert (outcome.version, outcome.recovered, outcome.rebased_over) == (6, True, (5,))
@@ -233,7 +235,8 @@ def test_a_refused_put_is_the_stores_error_only_while_nothing_is_in_doubt():
 
 def test_a_store_that_fails_behind_a_settled_loss_is_asked_again_and_then_is_the_error():
     lost = (
-        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+        VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), VersionExists(4), Yes(),
+        Pause(1, "lost"), Elapsed(0),
     )  # fmt: skip
     again = (NewestVersion(5), TROUBLE)
     with pytest.raises(errors.StoreError, match="no connection"):
@@ -241,7 +244,7 @@ def test_a_store_that_fails_behind_a_settled_loss_is_asked_again_and_then_is_the
 
 
 def test_limits():
-    lost = (VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)))
+    lost = (VersionExists(4), Yes(), PUT5, Exists(), ReadCommits(5, 5), Commits((THEIRS,)), VersionExists(4), Yes())
     look = (NewestVersion(5), Newest(5))
     with pytest.raises(errors.CommitRetriesExhaustedError, match="More attempts"):
         run(*lost, *look, limits=Limits(max_attempts=1))
@@ -256,7 +259,8 @@ def test_a_gap_in_the_log_is_named():
     with pytest.raises(errors.InvalidLogError, match="version 6 is missing, though version 7 exists") as caught:
         run(
             VersionExists(4), Yes(), PUT5, Exists(),
-            ReadCommits(5, 5), Commits((THEIRS,)), Pause(1, "lost"), Elapsed(0),
+            ReadCommits(5, 5), Commits((THEIRS,)), VersionExists(4), Yes(),
+        Pause(1, "lost"), Elapsed(0),
             NewestVersion(5), Newest(7), ReadCommits(6, 7), Commits((None, THEIRS)), VersionExists(5), Yes(),
         )  # fmt: skip
     assert caught.value.file == "_delta_log/00000000000000000006.json"
@@ -283,8 +287,35 @@ def test_a_file_that_revived_a_version_is_withdrawn():
     with pytest.raises(errors.CommitFailedError, match="the file for version 5 was withdrawn"):
         run(
             VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), No(), NewestVersion(5), Newest(90),
-            ReadCommits(6, 6), Commits((None,)), Withdraw(5), Yes(),
+            ReadCommits(6, 6), Commits((None,)), ReadCommits(5, 5), Commits((OURS,)), Withdraw(5), Yes(),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("gone", [None, THEIRS])
+def test_a_file_that_log_cleanup_removes_meanwhile_was_a_version(gone):
+    """Cleanup begins with the oldest: the next version was removed after ours was."""
+    with pytest.raises(errors.CommitOutcomeUnknownError):
+        run(
+            VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), No(), NewestVersion(5), Newest(90),
+            ReadCommits(6, 6), Commits((None,)), ReadCommits(5, 5), Commits((gone,)),
+        )  # fmt: skip
+
+
+def test_a_repeated_put_that_revived_a_version_may_be_one_by_its_first_put():
+    with pytest.raises(errors.CommitOutcomeUnknownError, match="its put was repeated"):
+        run(
+            VersionExists(4), Yes(), PUT5, Unknown(), ReadCommits(5, 5), Commits((None,)),
+            Pause(1, "undecided"), Elapsed(0),
+            VersionExists(4), Yes(), PUT5, Committed(), VersionExists(4), No(), NewestVersion(5), Newest(90),
+            ReadCommits(6, 6), Commits((None,)), ReadCommits(5, 5), Commits((OURS,)), Withdraw(5), Yes(),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("reply", [Exists(), Unknown()])
+def test_a_winner_counts_only_where_the_version_before_it_exists(reply):
+    """Log cleanup may have removed our commit, and a late put of another writer created the file anew."""
+    with pytest.raises(errors.CommitOutcomeUnknownError, match="version 4 is no longer in the log"):
+        run(VersionExists(4), Yes(), PUT5, reply, ReadCommits(5, 5), Commits((THEIRS,)), VersionExists(4), No())
 
 
 @pytest.mark.parametrize(("newest", "following"), [(5, None), (90, THEIRS)])

@@ -111,6 +111,7 @@ def test_vectors_are_written_before_the_put_and_again_once_all_winners_are_known
     first = run.expect(TryCommit, Exists())
     assert json.loads(first.data.splitlines()[-1])["add"]["deletionVector"]["pathOrInlineDv"] == "ours"
     run.expect(ReadCommits, Commits((theirs(vector("w1")),)))
+    run.expect(VersionExists, Yes())
     assert run.expect(ReadVectors, Vectors((BitMap64([7]),))).descriptors == (vector("w1"),)
     run.expect(Pause, Elapsed(0.0))
     run.expect(NewestVersion, Newest(2))
@@ -149,6 +150,7 @@ def test_a_winner_elsewhere_leaves_the_bytes_as_they_are():
     first = run.expect(TryCommit, Exists())
     other = encode_commit([CommitInfo(fields={"txnId": "theirs"}), Remove(path="g", data_change=True)])
     run.expect(ReadCommits, Commits((other,)))
+    run.expect(VersionExists, Yes())
     run.expect(Pause, Elapsed(0.0))
     run.expect(NewestVersion, Newest(1))
     run.expect(VersionExists, Yes())
@@ -167,6 +169,7 @@ def test_vectors_that_cannot_be_written_or_read_are_the_error():
     run.expect(VersionExists, Yes())
     run.expect(TryCommit, Exists())
     run.expect(ReadCommits, Commits((theirs(WON),)))
+    run.expect(VersionExists, Yes())
     with pytest.raises(errors.DataFileError, match="damaged"):
         run.expect(ReadVectors, Failed(errors.DataFileError("damaged", file="x.bin")))
 
