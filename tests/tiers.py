@@ -36,7 +36,7 @@ T = TypeVar("T")
 CHECK, TEST, ALL = TIERS = ("check", "test", "all")
 
 PARTS: Final = {"spark": 12, "other": 6}
-"""Of the tests on Spark that ``test`` leaves out, ``all`` runs a twelfth: what delta-spark answers changes only with its
+"""Of the tests on Spark that ``test`` leaves out, ``all`` runs a twelfth: delta-spark's answers change only with its
 pinned version. Of the others it runs a sixth.
 """
 
