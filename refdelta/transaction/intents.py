@@ -350,13 +350,19 @@ class _Writer:
         read = self.prepared.read_version
         return CommitOutcome(
             version=version,
-            member=0,
+            member=self._place(version),
             attempts=max(1, len(self.shells)),
             rebased_over=tuple(range(read + 1, version)),
             recovered=self.in_doubt,
             puts=0,
             log=self.committer.log_after(read, version),
         )
+
+    def _place(self, version: int) -> int | None:
+        """The place of this transaction, or of an earlier try of it, in a version with several."""
+        members = self.chain.named[version].members if version in self.chain.named else ()
+        names = (self.prepared.txn_id, *self.head.replaces)
+        return next((place for place, name in enumerate(members) if name in names), None) if len(members) > 1 else None
 
     def _refusal(self, found: intents.Fate) -> Exception:
         """The error of the conflict. The writer's own check over the same versions has all its details."""

@@ -188,7 +188,7 @@ class Scenario:
 def named(entry: Entry) -> Named:
     """What a commit file names."""
     return Named(
-        members=frozenset(tx.id for tx in entry.members),
+        members=tuple(tx.id for tx in entry.members),
         refused={tx.id: why for tx, why in entry.refused},
         withdrawn=entry.withdrawn,
     )

@@ -320,5 +320,5 @@ def names_in(data: bytes) -> tuple[Named, int | None, str]:
         return Named(), None, ""
     members = [one.txn_id for one in info.members] or [info.txn_id]
     # The version that withdraws a transaction has a name of its own, which is no member's.
-    found = frozenset(name for name in members if isinstance(name, str))
+    found = tuple(name for name in members if isinstance(name, str))
     return Named(members=found, refused=info.refused, withdrawn=frozenset(info.withdrawn)), info.lead_ms, info.writer

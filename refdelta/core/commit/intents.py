@@ -46,12 +46,12 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     """The transactions that one version names.
 
     Attributes:
-        members: those that it committed; of a commit alone, its own id.
+        members: those that it committed, in their order; of a commit alone, its own id.
         refused: those that conflict, with the reasons.
         withdrawn: those that will never be committed.
     """
 
-    members: frozenset[str] = frozenset()
+    members: tuple[str, ...] = ()
     refused: Mapping[str, Any] = {}
     withdrawn: frozenset[str] = frozenset()
 
@@ -142,7 +142,7 @@ def committed_before(head: Head, chain: Iterable[Named | None]) -> str | None:
     """The id of an earlier try of the same work that one of these versions committed; None if there is none. A leader
     then names the later try as withdrawn, and its writer has committed.
     """
-    members = frozenset[str]().union(*(version.members for version in chain if version is not None))
+    members = {one for version in chain if version is not None for one in version.members}
     return next((one for one in head.replaces if one in members), None)
 
 

@@ -173,7 +173,7 @@ class _LeadLoop(Loop):
         }
         heads = [one.head for name, one in self.listed.items() if one.member in self.members or name in refused]
         late = [one.head.id for one in self.listed.values() if self._earlier(one)]
-        committed = frozenset[str]().union(*(one.members for one in self.chain.named.values()))
+        committed = {name for one in self.chain.named.values() for name in one.members}
         withdrawn = (replaced(heads) | frozenset(late)) - committed
         notes: dict[str, Any] = {LEAD_MS: self.lead_ms()}
         if refused:
