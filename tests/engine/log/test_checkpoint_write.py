@@ -394,7 +394,7 @@ def test_an_empty_table_adds_up_to_nothing():
 def test_a_process_that_writes_one_does_not_wait_for_pandas(tmp_path):
     """Arrow imports it to convert values: two hundred milliseconds, and more memory than the checkpoint takes."""
     table, rows = tmp_path / "table", tmp_path / "rows"
-    data = pa.table({"x": [1]})
+    data = pa.table({"x": [1, 2], "n": [0.5, None], "f": pa.array([None, 1], pa.float32())})
     with pa.ipc.new_file(rows, data.schema) as sink:
         sink.write_table(data)
     write_deltalake(table, data, configuration={"delta.checkpointInterval": "2"})
