@@ -38,7 +38,7 @@ sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
 def lists(tmp_path_factory):
     file = tmp_path_factory.mktemp("lists") / "lists.json"
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "REFDELTA_"))}
-    subprocess.run([sys.executable, "-c", LIST, file], cwd=ROOT, env=env, check=True, timeout=120, capture_output=True)
+    subprocess.run([sys.executable, "-c", LIST, file], cwd=ROOT, env=env, check=True, timeout=500, capture_output=True)
     return {name: set(found) for name, found in json.loads(file.read_text()).items()}
 
 
