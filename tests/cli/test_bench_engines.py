@@ -41,7 +41,7 @@ def test_every_mix_is_done_once_and_its_rows_are_right(tmp_path, engine, mix):
     assert told.problems == ()
     assert told.engine == engine
     assert told.commits + told.reads == 9
-    assert told.cpu_ms > 0
+    assert told.commits == 0 or told.cpu_ms > 0
     assert [*tmp_path.iterdir()] == []
 
 
