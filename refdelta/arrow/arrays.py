@@ -16,7 +16,7 @@ from refdelta.errors import NotEnoughMemoryError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
 # Arrow filters a batch by row numbers, also with a mask. If more than this share of the rows is kept, a mask for each
 # column is two to five times faster; otherwise it is slower.
@@ -25,6 +25,17 @@ _MANY_BYTES = 16 * 1024  # of text; of fewer, Python's own check is faster
 _MANY_VALUES = 4096  # of decimals; of fewer, Arrow's own check is faster
 _WORD_DIGITS = 18  # of a number of 64 bits, whatever they are
 _DECIMAL_BYTES = 16
+
+
+def as_numpy(array: pa.Array, kind: DTypeLike) -> NDArray[Any]:
+    """The values of an array as numpy's, without a copy. Arrow's own conversion imports pandas, which takes longer than
+    the first append of a process.
+
+    Args:
+        array: values of a fixed width, in whole bytes. Under a null there is any value.
+        kind: numpy's type, of the same width.
+    """
+    return np.frombuffer(array.buffers()[1] or b"", kind)[array.offset : array.offset + len(array)]
 
 
 # --- columns in sequence -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import as_numpy
 from refdelta.arrow.schema import arrow_type
 from refdelta.errors import ExpressionError
 from refdelta.expressions.expression import Call, Literal
@@ -82,7 +83,4 @@ def over_integers(function: Callable[..., Numbers], *columns: pa.Array) -> pa.Ar
 
 
 def _numbers(column: pa.Array) -> Numbers:
-    # Arrow's own conversion would import pandas.
-    filled = column if not column.null_count else pc.fill_null(column, 0)
-    data = filled.buffers()[1]
-    return np.frombuffer(data, np.int64)[filled.offset : filled.offset + len(filled)]
+    return as_numpy(column if not column.null_count else pc.fill_null(column, 0), np.int64)

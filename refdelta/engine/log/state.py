@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from refdelta.arrow.arrays import (
     all_missing,
     array_of,
+    as_numpy,
     exact_sum,
     few_chunks,
     is_among,
@@ -405,8 +406,7 @@ def _by_size(sizes: pa.ChunkedArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
     for chunk in sizes.drop_null().chunks:
         if not len(chunk):
             continue
-        # Arrow's own conversion would import pandas.
-        values = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk)]
+        values = as_numpy(chunk, np.int64)
         places = np.maximum(0, np.searchsorted(SIZE_BINS, values, side="right") - 1)
         counts += np.bincount(places, minlength=len(SIZE_BINS))
         np.add.at(sums, places, values.astype(kind, copy=False))

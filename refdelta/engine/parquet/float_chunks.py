@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.arrow.arrays import map_as_lists
+from refdelta.arrow.arrays import as_numpy, map_as_lists
 from refdelta.engine.parquet.metadata import DEEPEST_FOOTER, STRUCT, CompactReader
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def _values(array: pa.Array, path: Sequence[int | None]) -> NDArray[Any]:
         else:
             array = pc.list_flatten(map_as_lists(array) if pt.is_map(array.type) else array)
     found = array.drop_null() if array.null_count else array
-    # pyarrow's own way imports pandas, which takes longer than the first append of a process.
-    kind = np.dtype(f"f{found.type.bit_width // 8}")
-    return np.frombuffer(found.buffers()[1] or b"", kind)[found.offset : found.offset + len(found)]
+    return as_numpy(found, f"f{found.type.bit_width // 8}")
 
 
 def _has_nan(values: NDArray[Any]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import as_numpy
 from refdelta.arrow.schema import arrow_type
 from refdelta.errors import ExpressionError, PredicateError
 from refdelta.expressions import arithmetic
@@ -171,7 +172,7 @@ def _picked_columns(op: str) -> Columns:
 def doubles(array: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The doubles of a column as numpy's, 0 for null."""
     filled = pc.fill_null(array, 0.0) if array.null_count else array
-    return np.frombuffer(filled.buffers()[1] or b"", np.float64)[filled.offset : filled.offset + len(filled)]
+    return as_numpy(filled, np.float64)
 
 
 def _guarded(function: Callable[..., float], otherwise: float = math.nan) -> Callable[..., Any]:
@@ -317,7 +318,7 @@ def _integers(array: pa.Array) -> tuple[Any, int]:
     bits = array.type.bit_width
     filled = pc.fill_null(array, 0) if array.null_count else array
     kind = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits]
-    return np.frombuffer(filled.buffers()[1] or b"", kind)[filled.offset : filled.offset + len(filled)], bits
+    return as_numpy(filled, kind), bits
 
 
 def _bits_types(name: str, args: tuple[Value, ...]) -> Typed:
