@@ -24,5 +24,7 @@ def loaded(file: Path) -> ModuleType:
 
 
 def generator(name: str) -> ModuleType:
-    """One of the modules that generate documents."""
+    """One of the modules that generate documents. They import each other, as they stand in one folder."""
+    if str(GENERATORS) not in sys.path:
+        sys.path.append(str(GENERATORS))
     return loaded(GENERATORS / f"{name}.py")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from marked_block import rewritten
+
 from refdelta.core.log.claims import TABLE, Claim
 
 DOCUMENT = Path(__file__).parents[2] / "spec_notes" / "other_writers.md"
-_BLOCK = re.compile(r"(<!-- generated: claims -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def document(text: str, rows: Sequence[Claim] = TABLE) -> str:
     """The document with the table as the code has it."""
-    made, blocks = _BLOCK.subn(lambda found: found[1] + table(rows) + found[2], text)
-    if blocks != 1:
-        raise ValueError(f"{DOCUMENT.name} has {blocks} places for the table")
-    return made
+    return rewritten(DOCUMENT, text, "claims", table(rows))
 
 
 def table(rows: Sequence[Claim]) -> str:

@@ -6,20 +6,19 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import smallest_cases
+from marked_block import rewritten
 
 from refdelta.conformance.cases import CORPUS, SCHEMA, TABLES, cases
 from refdelta.conformance.expected import Expectation
 
 SMALLEST = CORPUS / "smallest.json"
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
-_BLOCK = re.compile(r"(<!-- generated: counts -->\n).*?(<!-- end -->)", re.DOTALL)
 _ORDER = ("id", "about", "clause", "table", "levels", "transactions", "schedule", "cannot_conflict", "delta_spark")
 
 
@@ -66,10 +65,7 @@ def page(text: str) -> str:
         more = sum(len(case.transactions) > 2 for case in own)
         names = len({case.name for case in own})
         lines.append(f"| {group} | {names} | {len(own)} | {kinds['statements']} | {kinds['actions']} | {more} |")
-    made, blocks = _BLOCK.subn(lambda block: block[1] + "\n".join(lines) + "\n" + block[2], text)
-    if blocks != 1:
-        raise ValueError(f"{PAGE.name} has {blocks} places for the counts")
-    return made
+    return rewritten(PAGE, text, "counts", "\n".join(lines) + "\n")
 
 
 def main() -> int:

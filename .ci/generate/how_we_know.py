@@ -10,6 +10,7 @@ from pathlib import Path
 
 import needed_rules
 import spec_map
+from marked_block import rewritten
 
 from model.cases import ALL, BASIC, CYCLE, MORE, Case
 from model.exhaustive import shapes
@@ -26,7 +27,6 @@ from serial.test_serial_programs import HISTORIES
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "how-we-know.md"
 REGISTERS = ROOT / "spec_notes"
-_BLOCK = re.compile(r"(<!-- generated: sizes -->\n).*?(<!-- end -->)", re.DOTALL)
 _REQUESTS = re.compile(r"^\| [a-z]+-\d+ \|", re.MULTILINE)
 
 
@@ -84,10 +84,7 @@ def table() -> str:
 
 def document(text: str) -> str:
     """The page with the sizes as the tests have them."""
-    made, blocks = _BLOCK.subn(lambda found: found[1] + table() + found[2], text)
-    if blocks != 1:
-        raise ValueError(f"{DOCUMENT.name} has {blocks} places for the sizes")
-    return made
+    return rewritten(DOCUMENT, text, "sizes", table())
 
 
 def main() -> int:

@@ -8,13 +8,14 @@ what was found, by case; ``--page`` writes the table from it and runs nothing.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from unittest import mock
+
+from marked_block import rewritten
 
 from refdelta.conformance import cases, engines
 from refdelta.conformance.cases import Case
@@ -27,7 +28,6 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 FOUND = ROOT / "tests" / "conformance" / "needed_rules.json"
 SHOWN = 3
-_BLOCK = re.compile(r"(<!-- generated: rules -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Needed = dict[str, list[str]]
 """The rules that a case needs, each with the rules that are left out with it."""
@@ -57,7 +57,7 @@ def without(case: Case, *rules: str) -> Result:
 
 
 def recorded() -> dict[str, Needed]:
-    """What was found, by case."""
+    """The rules that each case needs, by case, as they were found."""
     return json.loads(FOUND.read_text())
 
 
@@ -94,10 +94,7 @@ def _shown(some: Mapping[str, Sequence[str]]) -> list[str]:
 
 def document(text: str) -> str:
     """The page with the table as it was found."""
-    made, blocks = _BLOCK.subn(lambda found: found[1] + table(recorded()) + found[2], text)
-    if blocks != 1:
-        raise ValueError(f"{DOCUMENT.name} has {blocks} places for the table")
-    return made
+    return rewritten(DOCUMENT, text, "rules", table(recorded()))
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from refdelta.conformance.expected import EITHER, MUST_COMMIT, MUST_CONFLICT, Ex
 from refdelta.conformance.judge import SERIALIZABLE, WRITE_SERIALIZABLE
 from refdelta.conformance.statements import as_json, copied, effect, parse_statement
 
-smallest_cases = generator("smallest_cases")  # which the next one imports
+smallest_cases = generator("smallest_cases")
 corpus = generator("corpus")
 CASES = {case.id: case for case in cases()}
 FILES = [path for path in sorted(CORPUS.glob("*.json")) if path.name != SCHEMA]

@@ -8,8 +8,6 @@ import pytest
 
 from by_path import generator
 
-for beside in ("needed_rules", "spec_map"):  # which the generator imports
-    generator(beside)
 how_we_know = generator("how_we_know")
 
 
