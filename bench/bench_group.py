@@ -18,8 +18,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 
+import fresh
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -225,7 +225,7 @@ def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> En
     def run(url: str) -> dict:
         from refdelta.catalog import UnityCatalog
 
-        began, cpu = time.monotonic(), _cpu(running[-1][0].pid)
+        began, cpu = time.monotonic(), sum(fresh.times(running[-1][0].pid)[:2])
         done = [one for found in crew.go(tasks=appends) for one in found]
         seconds = max(end for _, _, end in done) - began
         took = [one for _, one, _ in done]
@@ -238,7 +238,7 @@ def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> En
             TOOK: seconds * 1000 / len(done),
             "p50 ms": float(np.percentile(took, 50)) * 1000,
             "p99 ms": float(np.percentile(took, 99)) * 1000,
-            "CPU ms of the server a transaction": (_cpu(running[-1][0].pid) - cpu) * 1000 / len(done),
+            "CPU ms of the server a transaction": (sum(fresh.times(running[-1][0].pid)[:2]) - cpu) * 1000 / len(done),
             "versions": float(versions),
         }
 
@@ -249,12 +249,6 @@ def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> En
         shutil.rmtree(place)
 
     return Engine(name, run, before, after, settings="SQLite, staged commits on the local disk, a process each")
-
-
-def _cpu(process: int) -> float:
-    """The seconds of CPU that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def bench_group_served_appends(contest, size, folder):

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shutil
 import tempfile
 import time
@@ -44,7 +43,6 @@ DELETED = "l_orderkey % 1000 = 7"
 KEYS = ("l_orderkey", "l_linenumber")
 SMALL = 0.01
 _BATCH = 64 * 1024
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 # --- the driver, in a process of its own -------------------------------------------------------------------------
@@ -104,8 +102,8 @@ class _Processes:
 
     def cpu(self) -> dict[str, Any]:
         """Processor seconds so far; of the Python workers by process."""
-        workers = {pid: _times(pid) for pid in _below(self._java)}
-        return {"driver": time.process_time(), "java": sum(_times(self._java)[:2]), "workers": workers}
+        workers = {pid: fresh.times(pid) for pid in _below(self._java)}
+        return {"driver": time.process_time(), "java": sum(fresh.times(self._java)[:2]), "workers": workers}
 
     def highest_of_workers(self) -> int:
         """The bytes of the largest Python worker, at its highest."""
@@ -126,15 +124,6 @@ def _below(pid: int) -> Iterator[int]:
     for child in children:
         yield child
         yield from _below(child)
-
-
-def _times(pid: int) -> list[float]:
-    """User and system seconds of a process, and those of its children that have ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return [0.0]
-    return [int(field) / _TICK for field in fields[11:15]]
 
 
 def _more(before: dict[int, list[float]], after: dict[int, list[float]]) -> float:

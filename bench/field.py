@@ -35,7 +35,6 @@ ENGINES = (
 )
 THREADS = {"refdelta-group", "delta-spark"}
 MIXES = ("appends", "batches", "ycsb-a", "ycsb-f", "payments", "late", "upserts")
-KEYS = ("engine", "mix", "writers", "uri")
 
 Line = Mapping[str, Any]
 
@@ -99,7 +98,7 @@ BOUNDS = {
     "lance": "one conditional put of a manifest that names all fragments",
     "ducklake": "one transaction of the database, which holds the metadata, too",
 }
-"""What bounds the commits of each engine."""
+"""By engine, the bound of its commits."""
 
 
 def groups(lines: Iterable[Line]) -> dict[tuple[str, str, int], list[Line]]:

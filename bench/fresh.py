@@ -26,6 +26,7 @@ from contest import Engine
 BENCH = Path(__file__).parent
 TESTS = BENCH.parent / "tests"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,15 @@ def highest(pid: int | str = "self") -> int:
     """The highest resident memory of a process so far, in bytes. Raises ``OSError`` if it has ended."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM")), 0)
+
+
+def times(pid: int) -> list[float]:
+    """User and system seconds of a process, and those of its children that have ended; ``[0.0]`` if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return [0.0]
+    return [int(field) / _TICK for field in fields[11:15]]
 
 
 class Highest:

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from refdelta.arguments import missing_package
-from refdelta.cli.group import app, rows_or_files, storage_options
+from refdelta.cli.group import app, in_pairs, rows_or_files, storage_options
 from refdelta.cli.render import echo_json, echo_table, say
 from refdelta.errors import DeltaError
 from refdelta.racing.crew import RaceFailedError
@@ -81,6 +81,7 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
     "engine_options",
     metavar="NAME=VALUE",
     multiple=True,
+    callback=in_pairs("a pair: say NAME=VALUE"),
     help="An argument of the engine, such as database=postgresql+psycopg://... of those with a catalog.",
 )
 @click.option("--plot", metavar="FILE", help="Draw the figures: .svg, .png or .pdf; needs matplotlib.")
@@ -97,7 +98,7 @@ def bench(
     warm_up: int,
     seed: int | None,
     engine_name: str,
-    engine_options: tuple[str, ...],
+    engine_options: dict[str, str],
     plot: str | None,
     row_level: bool | None,
     threads: bool,
@@ -124,7 +125,7 @@ def bench(
     own = engine_name == "refdelta"
     if own and engine_options:
         raise click.UsageError("--engine-option is of another --engine")
-    engine = OwnEngine(row_level) if own else find_engine(engine_name, **_pairs(engine_options))
+    engine = OwnEngine(row_level) if own else find_engine(engine_name, **engine_options)
     races: list[Race] = []
     failure: DeltaError | None = None
     with StatusLine() as line:
@@ -160,13 +161,6 @@ def bench(
     wrong = [f"{one.mix}: {problem}" for one in races for problem in one.problems]
     if wrong:
         raise RaceFailedError(f"the log or the rows differ from what was acknowledged: {'; '.join(wrong)}")
-
-
-def _pairs(given: tuple[str, ...]) -> dict[str, str]:
-    for text in given:
-        if "=" not in text:
-            raise click.UsageError(f"--engine-option {text}: say NAME=VALUE")
-    return dict(text.split("=", 1) for text in given)
 
 
 def _progress(line: StatusLine, mix: str, commits: int | None, seconds: float | None) -> Callable[[int], None]:

@@ -10,7 +10,7 @@ import functools
 import random
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -153,7 +153,7 @@ def mix_of(text: str, seed: int = 0) -> Mix:
         InvalidArgumentError: there is no such mix, or the file cannot be read.
     """
     if named := MIXES.get(text):
-        return Mix(named.weights, named.rows, named.files, named.compacts, seed, named.name, named.text)
+        return replace(named, seed=seed)
     if "=" in text:
         return _mix_of_values(dict(_weight(part) for part in text.split(",")), text, seed)
     if not text.endswith(".toml"):
@@ -198,7 +198,7 @@ class Statement:
         what: appends ``rows``; deletes, updates or reads the rows of ``ids``; or merges ``rows`` by id: n + 1 where the
             id is there, else the row is new.
         rows: the rows of an append or a merge.
-        ids: the rows of the others.
+        ids: the rows of the others, and of a merge those that it names.
         add: what an update adds to the ``n`` of each.
         put: the new ``n`` instead.
     """
@@ -240,6 +240,16 @@ class Statement:
             n = rows["n"].to_numpy() + np.array([added[one] for one in rows["id"].to_pylist()], np.int64)
         return pa.table([rows["id"].combine_chunks(), pa.array(n)], schema=SCHEMA)
 
+    def merged(self, there: pa.Table) -> pa.Table:
+        """The rows of a merge with the values that they get, for engines whose merges take no expressions.
+
+        Args:
+            there: the rows of the table that have ids of this statement.
+        """
+        n = dict(zip(there["id"].to_pylist(), there["n"].to_pylist(), strict=True))
+        values = np.array([n.get(id_, -1) + 1 for id_ in self.rows["id"].to_pylist()], np.int64)
+        return pa.table([self.rows["id"], values], schema=SCHEMA)
+
 
 _SAME = tuple(range(SAME))
 
@@ -278,7 +288,8 @@ def statement(mix: Mix, task: int) -> Statement:
             there = np.array(_several(mix, task, UPSERTED // 2))
             new = _upserted(mix, np.array([task]))
             ids = np.concatenate([there, new])
-            return Statement("merge", pa.table([ids, np.zeros(len(ids), np.int64)], schema=SCHEMA))
+            rows = pa.table([ids, np.zeros(len(ids), np.int64)], schema=SCHEMA)
+            return Statement("merge", rows, tuple(ids.tolist()))
 
 
 def _new(mix: Mix, task: int, count: int) -> pa.Table:

@@ -331,6 +331,18 @@ def fill(table: DeltaTable, mix: Mix) -> None:
         write_deltalake(table, piece, mode="append")
 
 
+def do_merge(table: Any, wanted: Statement, **how: Any) -> Any:
+    """Merge the rows of a statement by the methods that refdelta's and deltalake's tables have.
+
+    Args:
+        table: the table, or a transaction.
+        wanted: the statement.
+        how: further arguments of ``merge``.
+    """
+    merger = table.merge(wanted.rows, "t.id = s.id", source_alias="s", target_alias="t", **how)
+    return merger.when_matched_update({"n": "t.n + 1"}).when_not_matched_insert_all().execute()
+
+
 class Own:
     """The :class:`Hands` of refdelta, with one handle for all commits.
 
@@ -376,8 +388,7 @@ class Own:
             case "update":
                 return table.update({"n": wanted.value}, predicate=wanted.predicate, commit_properties=how)
             case "merge":
-                merger = table.merge(wanted.rows, "t.id = s.id", "s", "t", commit_properties=how)
-                return merger.when_matched_update({"n": "t.n + 1"}).when_not_matched_insert_all().execute()
+                return do_merge(table, wanted, commit_properties=how)
             case "read":
                 table.update_incremental()
                 return table.to_pyarrow_table(filters=wanted.predicate)

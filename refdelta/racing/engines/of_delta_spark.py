@@ -42,10 +42,11 @@ class DeltaSparkHands(RivalHands):
         """See :meth:`RivalHands.update`."""
         self._session.sql(f"UPDATE {self._name} SET n = {wanted.value} WHERE {wanted.predicate}")
 
-    def merge(self, rows: pa.Table) -> None:
+    def merge(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.merge`."""
         self._session.sql(
-            f"MERGE INTO {self._name} t USING (SELECT * FROM VALUES {_values(rows)} AS v(id, n)) s ON t.id = s.id "
+            f"MERGE INTO {self._name} t "
+            f"USING (SELECT * FROM VALUES {_values(wanted.rows)} AS v(id, n)) s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT *"
         )
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from refdelta.racing.engines.rivals import RivalEngine, RivalHands
 from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
-from refdelta.racing.throughput import Acknowledged
+from refdelta.racing.throughput import Acknowledged, do_merge
 
 
 class DeltalakeHands(RivalHands):
@@ -37,11 +37,10 @@ class DeltalakeHands(RivalHands):
         self._table.update_incremental()
         self._table.update({"n": wanted.value}, predicate=wanted.predicate)
 
-    def merge(self, rows: pa.Table) -> None:
+    def merge(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.merge`."""
         self._table.update_incremental()
-        merger = self._table.merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
-        merger.when_matched_update({"n": "t.n + 1"}).when_not_matched_insert_all().execute()
+        do_merge(self._table, wanted)
 
     def read(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.read`."""

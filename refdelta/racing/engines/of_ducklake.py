@@ -41,9 +41,9 @@ class DuckLakeHands(RivalHands):
         """See :meth:`RivalHands.update`."""
         self._sql.execute(f"UPDATE lake.t SET n = {wanted.value} WHERE {wanted.predicate}")
 
-    def merge(self, rows: pa.Table) -> None:
+    def merge(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.merge`."""
-        self._sql.register("bench_rows", rows)
+        self._sql.register("bench_rows", wanted.rows)
         self._sql.execute(
             "MERGE INTO lake.t USING bench_rows s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.n)"

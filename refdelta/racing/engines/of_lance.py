@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from refdelta.racing.engines.rivals import RivalEngine, RivalHands
@@ -46,14 +45,10 @@ class LanceHands(RivalHands):
         rows = wanted.updated(newest.to_table(filter=wanted.predicate))
         self._do(lambda: newest.merge_insert("id").when_matched_update_all().conflict_retries(0).execute(rows))
 
-    def merge(self, rows: pa.Table) -> None:
+    def merge(self, wanted: Statement) -> None:
         """A merge takes values and no expressions: the rows that are there are read first, at the merge's version."""
         newest = self._newest()
-        ids = rows["id"].to_pylist()
-        there = newest.to_table(filter=f"id IN ({', '.join(map(str, ids))})")
-        n = dict(zip(there["id"].to_pylist(), there["n"].to_pylist(), strict=True))
-        values = np.array([n.get(id_, -1) + 1 for id_ in ids], np.int64)
-        merged = pa.table([rows["id"], values], schema=SCHEMA)
+        merged = wanted.merged(newest.to_table(filter=wanted.predicate))
         builder = newest.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         self._do(lambda: builder.conflict_retries(0).execute(merged))
 

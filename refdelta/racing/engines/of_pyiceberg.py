@@ -9,11 +9,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from refdelta.racing.crew import RaceFailedError
-from refdelta.racing.engines.other_forms import own_database
+from refdelta.racing.engines.other_forms import name_of, own_database
 from refdelta.racing.engines.rivals import RivalEngine, RivalHands
 from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged
@@ -58,15 +57,12 @@ class PyIcebergHands(RivalHands):
             rows = self._table.scan(row_filter=wanted.predicate).to_arrow()
             transaction.overwrite(wanted.updated(rows), overwrite_filter=wanted.predicate)
 
-    def merge(self, rows: pa.Table) -> None:
+    def merge(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.merge`; its upsert takes values, so the rows that are there are read first."""
         self._table.refresh()
-        ids = rows["id"].to_pylist()
         with self._table.transaction() as transaction:
-            there = self._table.scan(row_filter=f"id IN ({', '.join(map(str, ids))})").to_arrow()
-            n = dict(zip(there["id"].to_pylist(), there["n"].to_pylist(), strict=True))
-            values = np.array([n.get(id_, -1) + 1 for id_ in ids], np.int64)
-            transaction.upsert(pa.table([rows["id"], values], schema=SCHEMA), join_cols=["id"])
+            there = self._table.scan(row_filter=wanted.predicate).to_arrow()
+            transaction.upsert(wanted.merged(there), join_cols=["id"])
 
     def read(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.read`."""
@@ -99,17 +95,17 @@ class PyIcebergEngine(RivalEngine):
         """See :meth:`RivalEngine.prepare`."""
         catalog = self._catalog(folder, storage_options)
         catalog.create_namespace_if_not_exists("bench")
-        table = catalog.create_table(_name(folder), SCHEMA, location=f"{_uri(folder)}/table")
+        table = catalog.create_table(name_of(folder), SCHEMA, location=f"{_uri(folder)}/table")
         for piece in first_pieces(mix):
             table.append(piece)
 
     def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> PyIcebergHands:
         """See :meth:`RivalEngine.open`."""
-        return PyIcebergHands(self._catalog(folder, storage_options).load_table(_name(folder)), mix)
+        return PyIcebergHands(self._catalog(folder, storage_options).load_table(name_of(folder)), mix)
 
     def rows(self, folder: str, storage_options: Mapping[str, str]) -> pa.Table:
         """See :meth:`RivalEngine.rows`."""
-        found: pa.Table = self._catalog(folder, storage_options).load_table(_name(folder)).scan().to_arrow()
+        found: pa.Table = self._catalog(folder, storage_options).load_table(name_of(folder)).scan().to_arrow()
         return found
 
     def _catalog(self, folder: str, storage_options: Mapping[str, str]) -> Any:
@@ -117,10 +113,6 @@ class PyIcebergEngine(RivalEngine):
 
         names = {_OPTIONS.get(name.lower(), name): value for name, value in storage_options.items()}
         return SqlCatalog("bench", uri=self._database, warehouse=_uri(folder), **names)
-
-
-def _name(folder: str) -> str:
-    return f"bench.t{folder.rstrip('/').rpartition('-')[2]}"
 
 
 def _uri(folder: str) -> str:

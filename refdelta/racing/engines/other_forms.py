@@ -14,7 +14,7 @@ from refdelta import DeltaTable
 from refdelta.api.group_commit import GroupCommit
 from refdelta.errors import InvalidArgumentError
 from refdelta.racing.mixes import SCHEMA, Mix, Statement
-from refdelta.racing.throughput import Hands, Own, OwnEngine, Tally, check, fill, prepare
+from refdelta.racing.throughput import Hands, Own, OwnEngine, Tally, check, do_merge, fill, prepare
 from refdelta.transaction.options import CommitProperties
 
 
@@ -87,7 +87,7 @@ class Grouped(Own):
                 value, where = {"n": wanted.value}, wanted.predicate
                 return self._together.transact(lambda txn: txn.update(value, predicate=where), commit_properties=how)
             case "merge":
-                return self._together.transact(lambda txn: _merged(txn, wanted), commit_properties=how)
+                return self._together.transact(lambda txn: do_merge(txn, wanted), commit_properties=how)
 
     def close(self) -> None:
         """See :class:`refdelta.racing.Hands`: the last thread closes the group."""
@@ -98,11 +98,6 @@ class Grouped(Own):
                 return
             del _GROUPS[self._folder]
         self._together.close()
-
-
-def _merged(txn: Any, wanted: Statement) -> None:
-    merger = txn.merge(wanted.rows, "t.id = s.id", "s", "t")
-    merger.when_matched_update({"n": "t.n + 1"}).when_not_matched_insert_all().execute()
 
 
 def own_database() -> str:
@@ -132,17 +127,17 @@ class CatalogEngine(OwnEngine):
     def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
         """See :meth:`refdelta.racing.BenchEngine.prepare`."""
         vectors = {"delta.enableDeletionVectors": "true"}
-        fill(self._catalog(folder, storage_options).create_table(_name(folder), SCHEMA, configuration=vectors), mix)
+        fill(self._catalog(folder, storage_options).create_table(name_of(folder), SCHEMA, configuration=vectors), mix)
 
     def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> Hands:
         """See :meth:`refdelta.racing.BenchEngine.open`."""
-        return Own(self._catalog(folder, storage_options).table(_name(folder)), mix)
+        return Own(self._catalog(folder, storage_options).table(name_of(folder)), mix)
 
     def check(
         self, folder: str, mix: Mix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
     ) -> Sequence[str]:
         """See :meth:`refdelta.racing.BenchEngine.check`."""
-        return check(self._catalog(folder, storage_options).table(_name(folder)), mix, tallies)
+        return check(self._catalog(folder, storage_options).table(name_of(folder)), mix, tallies)
 
     def _catalog(self, folder: str, storage_options: Mapping[str, str]) -> Any:
         from refdelta.catalog import SqlCatalog
@@ -150,5 +145,6 @@ class CatalogEngine(OwnEngine):
         return SqlCatalog(self._database, warehouse=folder, storage_options=dict(storage_options))
 
 
-def _name(folder: str) -> str:
+def name_of(folder: str) -> str:
+    """The name of the table of a race in a catalog."""
     return f"bench.t{folder.rstrip('/').rpartition('-')[2]}"

@@ -34,7 +34,7 @@ class RivalHands(abc.ABC):
             case "update":
                 self.update(wanted)
             case "merge":
-                self.merge(wanted.rows)
+                self.merge(wanted)
             case "read":
                 self.read(wanted)
                 return None
@@ -53,8 +53,8 @@ class RivalHands(abc.ABC):
         """Update the rows of a statement."""
 
     @abc.abstractmethod
-    def merge(self, rows: pa.Table) -> None:
-        """Add 1 to the n of ids that are there, and insert the others."""
+    def merge(self, wanted: Statement) -> None:
+        """Add 1 to the n of ids that are there, and insert the other rows."""
 
     @abc.abstractmethod
     def read(self, wanted: Statement) -> None:
