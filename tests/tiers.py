@@ -89,7 +89,8 @@ def first_tier(item: pytest.Item) -> str:
     marked = [marker.args[0] for marker in item.iter_markers("tier")]
     named = {*getattr(item, "fixturenames", ()), *(marker.name for marker in item.iter_markers("spark"))}
     cases = getattr(getattr(item, "callspec", None), "params", {}).values()
-    if (_SERVICES & named) or any(case in _SERVICES | _STORES for case in cases if isinstance(case, str)):
+    stores = {case.partition(" by ")[0] for case in cases if isinstance(case, str)}  # "s3 by obstore" is on S3
+    if _SERVICES & named or (_SERVICES | _STORES) & stores:
         marked.append(TEST)
     return max(marked, key=TIERS.index, default=CHECK)
 

@@ -672,7 +672,9 @@ class Reading:
 
         Example::
 
-            for change in table.follow(timeout=0):
+            follower = table.follow(timeout=0)
+            position = follower.position  # to be stored: follow(since=position) begins here, too
+            for change in follower:
                 write_deltalake(uri, change.rows, mode="append", app_id="copy", app_version=change.app_version)
                 position = change.position  # to be stored: follow(since=position) goes on from here
         """

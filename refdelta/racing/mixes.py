@@ -238,7 +238,7 @@ class Statement:
         else:
             added = dict(zip(self.ids, self.add, strict=True))
             n = rows["n"].to_numpy() + np.array([added[one] for one in rows["id"].to_pylist()], np.int64)
-        return pa.table([rows["id"].combine_chunks(), pa.array(n)], schema=SCHEMA)
+        return pa.table([rows["id"], pa.array(n)], schema=SCHEMA)
 
     def merged(self, there: pa.Table) -> pa.Table:
         """The rows of a merge with the values that they get, for engines whose merges take no expressions.

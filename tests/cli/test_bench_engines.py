@@ -79,7 +79,7 @@ def test_a_group_ends_with_its_last_thread(tmp_path):
         second.commit(1)
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.sample(check=1)
 @pytest.mark.parametrize("engine", ["refdelta-catalog", "pyiceberg"])
 def test_a_database_of_ones_own(cli, tmp_path, engine):
     (tmp_path / "t").mkdir()

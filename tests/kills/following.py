@@ -69,13 +69,19 @@ def copy(uri: str, target: str, stored: Path, timeout: float, pause: float = 0.0
     seconds are between a write and its position.
     """
     position = stored.read_text() if stored.exists() else None
-    for change in DeltaTable(uri).follow(position, timeout, columns=_COLUMNS, max_bytes=1, interval=0.01):
+    follower = DeltaTable(uri).follow(position, timeout, columns=_COLUMNS, max_bytes=1, interval=0.01)
+    _store(stored, follower.position)  # the beginning, too: a later one would begin with a newer version
+    for change in follower:
         write_deltalake(target, change.rows, mode="append", app_id=APP, app_version=change.app_version)
         # A follower that is killed here writes the same change again, which its number makes nothing of.
         time.sleep(pause)
-        beside = stored.with_suffix(".new")
-        beside.write_text(change.position)
-        beside.replace(stored)
+        _store(stored, change.position)
+
+
+def _store(stored: Path, position: str) -> None:
+    beside = stored.with_suffix(".new")
+    beside.write_text(position)
+    beside.replace(stored)
 
 
 def run(folder: Path, kills: int, seed: int) -> tuple[int, int]:

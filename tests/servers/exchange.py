@@ -109,7 +109,9 @@ class Exchange:
     def hang(self) -> bool:
         """Say nothing until the client closes its connection."""
         self._connection.settimeout(1.0)
-        select.select([self._connection], [], [], _CLIENT_WAITS_AT_MOST)
+        waiting = select.poll()  # select() takes no descriptor beyond 1,023
+        waiting.register(self._connection, select.POLLIN)
+        waiting.poll(_CLIENT_WAITS_AT_MOST * 1000)
         return False
 
     def wait(self) -> None:

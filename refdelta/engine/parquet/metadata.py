@@ -519,15 +519,40 @@ def _rest(width: int) -> _LazyPattern:
         width: the number of bytes of each bound; 0 for any.
     """
     bound = re.escape(bytes([width])) + b".{%d}" % width if width else _byte_string()
-    statistics = _STRUCT + _struct_of([_BINARY + bound, _INTEGER + _NUMBER, _TRUTH])
-    pages = _LIST + _list_of(12, _INTEGERS + rb"\x00")
+    statistics = _struct_of([_BINARY + bound, _INTEGER + _NUMBER, _TRUTH])
+    pages = _list_of(12, _INTEGERS + rb"\x00")
     # Of repetition levels, then of definition levels: fields 2 and 3, either of which may be missing.
     both = rb"(?:\x16" + _NUMBER + rb"(?:\x19(?P<a>L)(?:\x19(?P<b>L))?|\x29(?P<c>L))?"
     both += rb"|\x29(?P<d>L)(?:\x19(?P<e>L))?|\x39(?P<f>L))?"
-    sizes = _STRUCT + both.replace(b"L", _list_of(6, _NUMBER)) + rb"\x00"
+    sizes = both.replace(b"L", _list_of(6, _NUMBER)) + rb"\x00"
     codec = rb"\x15[" + bytes(range(0, 2 * _CODECS, 2)) + b"]"
-    meta = codec + b"(?>(?:" + b"|".join([_INTEGER + _NUMBER, pages, statistics]) + b"){0,40})(?:" + sizes + rb")?\x00"
-    return _LazyPattern(meta + _INTEGERS + rb"\x00")
+    meta = codec + _optional_fields(
+        *(("values", 5, I64, _NUMBER), ("size", 6, I64, _NUMBER), ("stored", 7, I64, _NUMBER)),
+        *(("data", 9, I64, _NUMBER), ("index", 10, I64, _NUMBER), ("dictionary", 11, I64, _NUMBER)),
+        *(("statistics", 12, STRUCT, statistics), ("pages", 13, LIST, pages)),
+        *(("bloom", 14, I64, _NUMBER), ("length", 15, I32, _NUMBER), ("sizes", 16, STRUCT, sizes)),
+        after=4,
+    )
+    return _LazyPattern(meta + rb"\x00" + _INTEGERS + rb"\x00")
+
+
+def _optional_fields(*fields: tuple[str, int, int, bytes], after: int) -> bytes:
+    """Fields of a struct in their order, each of which may be missing. Unlike :func:`_struct_of` it tells them by their
+    numbers: the first byte of each depends on the last one before it that is there.
+
+    Args:
+        fields: for each its name, number and kind, and what its value matches.
+        after: the number of the field before.
+    """
+    found, pattern = [("", after)], b""
+    for name, number, kind, value in fields:
+        heads = [(before, re.escape(bytes([number - last << 4 | kind]))) for before, last in found]
+        head = heads[0][1]
+        for before, one in heads[1:]:
+            head = b"(?(%s)%s|%s)" % (before.encode(), one, head)
+        pattern += b"(?P<%s>%s%s)?" % (name.encode(), head, value)
+        found.append((name, number))
+    return pattern
 
 
 @functools.cache
@@ -582,7 +607,7 @@ class ChunkPattern:
         rest = self._rest.match(data, first.end() + len(self._path))
         if rest is None:
             return None
-        a, b, c, d, e, f = rest.groups()
+        a, b, c, d, e, f = rest.group(*"abcdef")
         for found, counts in ((a or d, self._repetitions), (b or c or e or f, self._definitions)):
             if found is not None and found[0] >> 4 not in counts:
                 return None

@@ -124,6 +124,18 @@ def test_patterns_and_loop_say_the_same_of_damaged_footers(options, slow):
     check()
 
 
+@pytest.mark.tier("all")
+@pytest.mark.parametrize("options", OPTIONS[::2])
+def test_patterns_and_loop_say_the_same_whatever_bit_is_wrong(options, slow):
+    content, metadata = written(options)
+    damaged = bytearray(content)
+    for place in range(len(content) - 8 - metadata.serialized_size, len(content) - 8):
+        for bit in range(8):
+            damaged[place] ^= 1 << bit
+            assert look(bytes(damaged), metadata) == slow(bytes(damaged), metadata), (place, bit)
+            damaged[place] ^= 1 << bit
+
+
 def compact(*fields):
     return b"".join(fields) + b"\0"
 
@@ -157,7 +169,9 @@ NUMBER = b"\x08" + bytes(8)
         (described(b"\x7c", compact(b"\x29\x26\x00\x00")), False),  # one repetition level too many
         (described(b"\x7c", compact(b"\x16\x08\x29\x36\x00\x00\x00")), False),  # one definition level too many
         (described(b"\x7c", compact(b"\x39\x36\x00\x00\x00")), False),
-        (described(b"\x15\x04"), True),
+        (described(b"\x16\x04"), True),
+        (described(b"\x15\x04"), False),  # of another kind
+        (described(b"\x8c", compact(b"\x29\x16\x00")), False),  # sizes, under the number of something else
         (described(b"\x05\x02\x04"), False),  # the type again, by its number
         (described(b"\xf5\x00" * 40), False),  # numbers that would come round to it
     ],
