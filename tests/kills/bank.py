@@ -1,6 +1,6 @@
 """A bank whose accounts are in two tables: transfers between them by transactions over both, with compaction, VACUUM,
-checkpoints and publication beside; their processes are killed at random moments, and PostgreSQL is restarted.
-``python -m kills.bank [KILLS] [SEED]``.
+checkpoints and publication beside; their processes are killed at random moments, and PostgreSQL, or the ``refdelta
+serve`` through which they go, is killed and started anew. ``python -m kills.bank [KILLS] [SEED]``.
 
 After each kill the sum of all accounts is what it was, in every snapshot of the catalog; each acknowledged transfer is
 in both logs; and one that was not acknowledged is in both or in none.
@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
+import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +27,7 @@ import pyarrow as pa
 from kills.children import OUTAGE, TRY_AGAIN, Child, _context, _telling
 from kills.steps import MAINTENANCE, maintain
 from refdelta import CommitProperties, errors, verify, write_deltalake
-from refdelta.catalog import SqlCatalog
+from refdelta.catalog import Catalog, SqlCatalog, UnityCatalog
 from refdelta.core.commit.together import GROUP
 from refdelta.transaction import background
 from servers.postgres import PostgresServer
@@ -34,13 +37,58 @@ if TYPE_CHECKING:
 
 KILLS, SEED = 120, 20261127
 SCHEMA = pa.schema({"id": pa.int64(), "amount": pa.int64()})
-NAMES = ("bank.checking", "bank.savings")
+NAMES = ("main.bank.checking", "main.bank.savings")
+TOKEN = "a-token-of-the-bank-0123456789"
 ACCOUNTS, AMOUNT = 8, 1000
 TOTAL = len(NAMES) * ACCOUNTS * AMOUNT
 _ROLES = (*MAINTENANCE, "publish")
 
 
-def _transfer(catalog: SqlCatalog, dice: random.Random, note: str) -> None:
+class ServeProcess:
+    """``refdelta serve`` over a database, on one port, whatever happens to it.
+
+    Args:
+        database: the database's URL.
+        folder: the warehouse, beside which it logs.
+    """
+
+    def __init__(self, database: str, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._command = [sys.executable, "-m", "refdelta", "serve", "--catalog", database, "--warehouse", str(folder)]
+        self._command += ["--port", str(self._port), "--max-unpublished", "5"]
+        self._log = folder.with_suffix(".log")
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> ServeProcess:
+        environment = {**os.environ, "REFDELTA_TOKENS": TOKEN}
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            )
+        assert self._process.stdout is not None
+        assert self.url in self._process.stdout.readline(), self._log.read_text()
+        return self
+
+    def restart(self) -> None:
+        """SIGKILL, and a start."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def _opened(url: str) -> Catalog:
+    return UnityCatalog(url, TOKEN) if url.startswith("http:") else SqlCatalog(url, locations=["/"])
+
+
+def _transfer(catalog: Catalog, dice: random.Random, note: str) -> None:
     source, target = dice.sample(NAMES, 2)
     one, other, amount = dice.randrange(ACCOUNTS), dice.randrange(ACCOUNTS), dice.randint(1, 9)
 
@@ -53,7 +101,7 @@ def _transfer(catalog: SqlCatalog, dice: random.Random, note: str) -> None:
 
 def _work(told: Connection, url: str, role: str, owner: int) -> None:
     with _telling(told):
-        catalog, dice = SqlCatalog(url, locations=["/"]), random.Random(owner)
+        catalog, dice = _opened(url), random.Random(owner)
         for number in itertools.count():
             told.send(("begins", role, number))
             note = f"{owner}/{number}"
@@ -86,14 +134,15 @@ class Bank:
         folder: the warehouse.
         commits: ``staged`` or ``inline``.
         seed: of the kills' moments and victims.
-        server: the server that is restarted now and then; None for SQLite.
+        server: the server that is restarted now and then: of the database, or of the catalog, by which its clients go
+            then; None for SQLite.
     """
 
     url: str
     folder: Path
     commits: Any
     seed: int
-    server: PostgresServer | None = None
+    server: PostgresServer | ServeProcess | None = None
     killed: Counter[str] = field(default_factory=Counter)
     acknowledged: set[str] = field(default_factory=set)
     restarts: int = 0
@@ -116,13 +165,15 @@ class Bank:
             alive = []
             for _ in range(3):
                 role = "transfer" if self.random.random() < 0.7 else self.random.choice(_ROLES)
-                place: Any = self.url
+                # Unity Catalog lets no client maintain a table: that is done beside its server.
+                served = isinstance(self.server, ServeProcess) and role == "transfer"
+                place: Any = self.server.url if served else self.url
                 alive.append(_Teller(place, role, self.owners).start())
                 self.owners += 1
             try:
                 while alive:
                     victim = alive.pop(self.random.randrange(len(alive)))
-                    victim.listen(self.random.randint(1, 14), seconds=5.0)
+                    victim.listen(self.random.randint(1, 14), seconds=20.0)
                     time.sleep(self.random.uniform(0, 0.05))
                     if self.server is not None and self.random.random() < 0.2:
                         self.server.restart()
@@ -180,14 +231,18 @@ def main(kills: int = KILLS, seed: int = SEED) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="refdelta-bank-") as folder:
             for number, (database, commits) in enumerate(
-                itertools.product(("sqlite", "postgres"), ("staged", "inline"))
+                (*itertools.product(("sqlite", "postgres"), ("staged", "inline")), ("serve", "staged"))
             ):
                 own = Path(folder) / f"{database}-{commits}"
                 own.mkdir()
-                of_server = None if database == "sqlite" else server
-                url = f"sqlite:///{own}/catalog.db" if of_server is None else of_server.database()
-                one = Bank(url, own / "tables", commits, seed + number, of_server).run(kills // 4)
-                one.finish()
+                url = server.database() if database == "postgres" else f"sqlite:///{own}/catalog.db"
+                with contextlib.ExitStack() as running:
+                    of_bank: PostgresServer | ServeProcess | None = server if database == "postgres" else None
+                    if database == "serve":
+                        of_bank = ServeProcess(url, own / "tables").start()
+                        running.callback(of_bank.stop)
+                    one = Bank(url, own / "tables", commits, seed + number, of_bank).run(kills // 5)
+                    one.finish()
                 done.append(one)
                 print(
                     f"{database:8} {commits:6} seed {one.seed}: {one.killed.total()} killed, {one.restarts} restarts, "

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kills.bank import Bank
+from kills.bank import Bank, ServeProcess
 
 
 @pytest.mark.tier("test")
@@ -26,5 +26,20 @@ def test_the_sum_of_two_tables_stays_while_postgresql_is_restarted(fresh_path, p
     folder = fresh_path()
     done = Bank(postgres_server.database(), folder, commits, 20261128, postgres_server).run(9)
     done.finish()
+    assert done.transfers > 0
+    assert done.restarts > 0
+
+
+@pytest.mark.tier("test")
+def test_the_sum_of_two_tables_stays_while_the_server_of_the_catalog_is_killed(fresh_path):
+    folder = fresh_path()
+    folder.mkdir()
+    database = f"sqlite:///{folder}/catalog.db"
+    server = ServeProcess(database, folder / "tables").start()
+    try:
+        done = Bank(database, folder / "tables", "staged", 20261129, server).run(9)
+        done.finish()
+    finally:
+        server.stop()
     assert done.transfers > 0
     assert done.restarts > 0
