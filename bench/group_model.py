@@ -51,13 +51,13 @@ class Rate:
     members: float
 
 
-def single(place: Place, writers: int, _machine: Machine = Machine()) -> Rate:  # noqa: B008 - it is immutable
+def single(place: Place, writers: int, _machine: Machine = Machine()) -> Rate:
     """Each writer commits its own transactions."""
     found = predict(place, writers)
     return Rate(found.rate, writers / found.rate, 1.0)
 
 
-def threads(place: Place, writers: int, machine: Machine = Machine()) -> Rate:  # noqa: B008
+def threads(place: Place, writers: int, machine: Machine = Machine()) -> Rate:
     """The threads of one process in a group: a data file each, beside the put of the version before theirs."""
 
     def took(version: float, _members: float) -> float:
@@ -67,7 +67,7 @@ def threads(place: Place, writers: int, machine: Machine = Machine()) -> Rate:  
     return _settled(place.put, took, writers, machine)
 
 
-def intents(place: Place, writers: int, machine: Machine = Machine()) -> Rate:  # noqa: B008
+def intents(place: Place, writers: int, machine: Machine = Machine()) -> Rate:
     """Processes that share versions by intents, or go alone where that is faster: with few others they see none."""
     put, get, listing = place.put, place.get, place.list
 
@@ -117,7 +117,7 @@ WAYS: Mapping[str, Callable[[Place, int, Machine], Rate]] = {
 
 
 def pays_from(place: Place, way: str, machine: Machine) -> int | None:
-    """The least number of writers, of a few, at which a way has :data:`PAYS` times the transactions of single commits."""
+    """The least number of writers at which a way has :data:`PAYS` times the rate of single commits; None for many."""
     counts = range(1, _FEW + 1)
     more = (n for n in counts if WAYS[way](place, n, machine).rate >= PAYS * single(place, n).rate)
     return next(more, None)
