@@ -79,8 +79,8 @@ test-all: setup  ## also a part of the long ones, and every exhaustive search; w
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier all
 
-environments: setup  ## a third of the tests of make check with the newest versions of a day, a quarter with the lowest ones, and the pages (minutes)
-	$(BIN)/python .ci/environments.py --part 3 newest
+environments: setup  ## a quarter of the tests of make check with the newest versions of a day, another with the lowest ones, and the pages (minutes)
+	$(BIN)/python .ci/environments.py --part 4 newest
 	$(BIN)/python .ci/environments.py --part 4 floors
 	$(BIN)/python .ci/environments.py --install recipes dagster dbt
 	$(BIN)/python .ci/environments.py documents
