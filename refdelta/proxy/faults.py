@@ -159,7 +159,7 @@ class RandomFaults:
 
     def __init__(
         self,
-        seed: int,
+        seed: int | str,
         rate: float,
         *,
         kinds: Iterable[str] = KINDS,

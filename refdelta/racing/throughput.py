@@ -10,15 +10,12 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-import shutil
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, entry_points, version
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,8 +23,7 @@ import numpy as np
 from refdelta import __version__, arguments
 from refdelta.api.table import DeltaTable
 from refdelta.api.writer import write_deltalake
-from refdelta.engine.log.location import open_location
-from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.log.location import scratch_folder
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
@@ -245,7 +241,7 @@ def race(
         for measured in (False, True):
             if not measured and not warm_up:
                 continue
-            with fresh_folder(uri, storage_options) as folder:
+            with scratch_folder(uri, storage_options, "refdelta-bench") as folder:
                 by.prepare(folder, mix, options)
                 crew.ready(jobs(functools.partial(by.open, folder, mix, by_proxy), mix, writers, seed=seed))
                 if not measured:
@@ -327,28 +323,6 @@ def _checked(mix: Mix | str, writers: int, commits: int | None, seconds: float |
     if uri.lower().startswith("memory:") and not threads:
         raise InvalidArgumentError("memory:// is of one process: its writers are threads")
     return chosen
-
-
-@contextmanager
-def fresh_folder(uri: str, storage_options: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A new folder under this URI, which is removed after the block.
-
-    Raises ``InvalidArgumentError`` for a local folder that does not exist.
-    """
-    above, question, query = uri.partition("?")
-    folder = f"{above.rstrip('/')}/refdelta-bench-{uuid.uuid4().hex[:12]}{question}{query}"
-    store = open_location(folder, storage_options)
-    local = store.local_path("x")
-    here = None if local is None else Path(local).parent
-    if here is not None and not here.parent.is_dir():
-        raise InvalidArgumentError(f"there is no folder {above}")
-    try:
-        yield folder
-    finally:
-        with store_errors(f"remove {folder.partition('?')[0]}"):
-            store.delete([info.key for info in store.list()])
-        if here is not None:
-            shutil.rmtree(here, ignore_errors=True)
 
 
 def prepare(folder: str, mix: Mix, storage_options: Mapping[str, str] | None = None, *, vectors: bool = True) -> None:
