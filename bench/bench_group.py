@@ -29,7 +29,7 @@ from contest import Engine, Goal, ahead
 import refdelta
 from refdelta.racing.crew import Crew, Shift
 from servers.install import ServerUnavailableError
-from servers.proxy import Proxy
+from servers.proxies import ServerProxy
 from servers.running import S3Server
 
 ROWS = 10
@@ -103,7 +103,7 @@ def slow_store():
         server = S3Server().start()
     except ServerUnavailableError as error:
         pytest.skip(str(error))
-    with Proxy(server, delay=0.06) as proxy:
+    with ServerProxy(server, delay=lambda _: 0.06) as proxy:
         yield proxy, server
     server.stop()
 

@@ -32,7 +32,7 @@ from refdelta.racing.engines.of_deltalake import DeltalakeEngine
 from refdelta.racing.mixes import APPENDS
 from refdelta.racing.mixes import SCHEMA as ROWS
 from servers.install import ServerUnavailableError
-from servers.proxy import Proxy
+from servers.proxies import ServerProxy
 from servers.running import S3Server
 
 DELAYS = (0, 60)
@@ -59,7 +59,7 @@ def server():
 
 @pytest.fixture(scope="module", params=DELAYS)
 def proxy(request, server):
-    with Proxy(server, delay=request.param / 1000) as proxy:
+    with ServerProxy(server, delay=lambda _: request.param / 1000) as proxy:
         proxy.milliseconds = request.param
         yield proxy
 

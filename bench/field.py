@@ -1,12 +1,14 @@
 """The field in one picture: engines of Delta, Iceberg, Lance and DuckLake at the same work, by ``refdelta bench``.
 
     python bench/field.py [--engines refdelta,deltalake] [--mixes appends,payments] [--writers 1,8] [--commits 200]
-                          [--uri /var/tmp] [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
+                          [--uri /var/tmp] [--storage-option NAME=VALUE] [--latency put=60,get=25,list=40]
+                          [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
 
 Each combination is a process of ``refdelta bench --json``, and the engines take turns: what slows the machine down
 slows all of them. A result is a line in ``--to``, which later runs add to; ``--page`` writes the page and its plots of
 all lines. An engine whose package is not in this environment has a Python of its own by ``--python``. Engines of one
-process have threads, as their users have to.
+process have threads, as their users have to. Storage options go to all engines: those of S3 by deltalake's names, which
+all of them know. With a latency the requests of a commit are counted, too.
 
 A failed run is told, and is no figure: an engine that cannot do a mix, and one whose rows are wrong afterwards.
 """
@@ -58,13 +60,32 @@ def works(engines: Sequence[str], mixes: Sequence[str], writers: Sequence[int], 
                     yield Work(engine, mix, count)
 
 
-def run(work: Work, uri: str, commits: int, seconds: float, pythons: Mapping[str, str], seed: int) -> dict[str, Any]:
-    """One run's result: the JSON of ``refdelta bench``, or ``failed`` with the reason."""
+def run(
+    work: Work,
+    uri: str,
+    commits: int,
+    seconds: float,
+    pythons: Mapping[str, str],
+    seed: int,
+    more: Sequence[str] = (),
+) -> dict[str, Any]:
+    """One run's result: the JSON of ``refdelta bench``, or ``failed`` with the reason.
+
+    Args:
+        work: what is run.
+        uri: where.
+        commits: the number of commits.
+        seconds: the time after which a run is no figure.
+        pythons: the Pythons of engines that have one of their own.
+        seed: of the run.
+        more: more arguments of the command.
+    """
     told = {"engine": work.engine, "mix": work.mix, "writers": work.writers, "uri": uri.partition("?")[0]}
     command = [
         *(pythons.get(work.engine, sys.executable), "-m", "refdelta", "bench", uri, "--json", "--seed", str(seed)),
         *("--engine", work.engine, "--mix", work.mix, "--writers", str(work.writers), "--commits", str(commits)),
         *(("--threads",) if work.engine in THREADS else ()),
+        *more,
     ]
     path = os.pathsep.join([str(ROOT), str(ROOT / "storage"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     try:
@@ -132,8 +153,9 @@ _HEAD = """# The field
 Engines of table formats at the same work, on one machine, each at its defaults: committed transactions
 a second, the latency from the first try until the acknowledgement, aborted tries a commit, processor
 time of the writers a commit, and the median latency of the last tenth of the commits over that of the
-first. An aborted try is repeated. After each run the rows are compared with what was acknowledged;
-"wrong" has the reason. Medians of the rounds.
+first; where a proxy stood before a store, its requests a commit, and the price of a thousand commits in
+US dollars at S3's list prices. An aborted try is repeated. After each run the rows are compared with
+what was acknowledged; "wrong" has the reason. Medians of the rounds.
 
 By `{command}`, {when}; {machine}. [How to run it](guide/command-line.md#measure-a-store).
 """
@@ -165,19 +187,25 @@ def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
 
 def _table(by: Mapping[tuple[str, str, int], Sequence[Line]], mix: str, writers: int) -> str:
     rows = [
-        "| engine | commits/s | p50 ms | p99 ms | aborts a commit | CPU ms | growth |",
-        "|---|---|---|---|---|---|---|",
+        "| engine | commits/s | p50 ms | p99 ms | aborts a commit | CPU ms | growth | requests | $ a thousand |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     shown = [(engine, lines) for (engine, one, count), lines in by.items() if (one, count) == (mix, writers)]
     for engine, lines in sorted(shown, key=lambda item: -(_middle(item[1], "commits_per_second") or 0)):
         good = [line for line in lines if "failed" not in line]
         if not good:
-            rows.append(f"| {engine} | {_reason(lines[-1]['failed'])} | | | | | |")
+            rows.append(f"| {engine} | {_reason(lines[-1]['failed'])} | | | | | | | |")
             continue
         waits = [statistics.median(line["latency"][name] for line in good) for name in ("p50", "p99")]
         aborts = statistics.median(sum(line["aborts"].values()) / line["commits"] for line in good)
         cells = [f"{_middle(good, 'commits_per_second'):,.1f}", *(f"{wait:,.0f}" for wait in waits), f"{aborts:.2f}"]
         cells += ["" if (value := _middle(good, name)) is None else f"{value:,.2f}" for name in ("cpu_ms", "growth")]
+        costs = [line["costs"] for line in good if line.get("costs")]
+        requests = [sum(one["requests"].values()) for one in costs]
+        cells += [
+            f"{statistics.median(requests):.1f}" if costs else "",
+            f"{_middle(costs, 'dollars'):.4f}" if costs else "",
+        ]
         rows.append(f"| {engine} | {' | '.join(cells)} |")
     return "\n".join([f"{writers} writer{'s' * (writers > 1)}:\n", *rows, ""])
 
@@ -224,6 +252,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=300, help="after which a run is no figure")
     parser.add_argument("--uri", default="/var/tmp")
+    parser.add_argument("--storage-option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--latency", metavar="put=MS,get=MS,...", help="as of refdelta bench")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH")
     parser.add_argument("--to", type=Path, default=ROOT / "bench/data/field.jsonl")
     parser.add_argument("--page", type=Path, help="write this page, and its plots into the folder pictures beside it")
@@ -231,9 +261,11 @@ def main(given: Sequence[str] | None = None) -> int:
     pythons = dict(text.split("=", 1) for text in arguments.python)
     engines, mixes = (text.split(",") if text else [] for text in (arguments.engines, arguments.mixes))
     writers = [int(text) for text in arguments.writers.split(",")]
+    more = [word for option in arguments.storage_option for word in ("--storage-option", option)]
+    more += [] if arguments.latency is None else ["--latency", arguments.latency]
     arguments.to.parent.mkdir(parents=True, exist_ok=True)
     for number, work in enumerate(works(engines, mixes, writers, arguments.rounds) if engines else ()):
-        told = run(work, arguments.uri, arguments.commits, arguments.seconds, pythons, number)
+        told = run(work, arguments.uri, arguments.commits, arguments.seconds, pythons, number, more)
         rate = told.get("commits_per_second")
         print(
             f"{work.mix} x {work.writers}, {work.engine}: {told.get('failed') or f'{rate:,.1f} a second'}", flush=True

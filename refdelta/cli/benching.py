@@ -20,6 +20,8 @@ from refdelta.arguments import missing_package
 from refdelta.cli.group import app, in_pairs, rows_or_files, storage_options
 from refdelta.cli.render import echo_json, echo_table, say
 from refdelta.errors import DeltaError
+from refdelta.proxy.latency import Latency
+from refdelta.racing.costs import Costs
 from refdelta.racing.crew import RaceFailedError
 from refdelta.racing.engines import ENGINES
 from refdelta.racing.mixes import MIXES, ROWS, mix_of
@@ -39,6 +41,7 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
         "bench s3://bucket/scratch --seconds 30 --json",
         "bench /mnt/scratch --mix append=6,update=3,same-rows=1 --seed 7",
         "bench /mnt/scratch --mix nightly.toml --plot nightly.svg",
+        "bench s3://bucket/scratch --storage-option endpoint_url=http://127.0.0.1:9000 --latency put=60,get=25,list=40",
     ),
 )
 @click.argument("uri")
@@ -84,6 +87,13 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
     callback=in_pairs("a pair: say NAME=VALUE"),
     help="An argument of the engine, such as database=postgresql+psycopg://... of those with a catalog.",
 )
+@click.option(
+    "--latency",
+    metavar="put=MS,get=MS,...",
+    help="Milliseconds that each put, get, list or delete takes longer, by a proxy before the store's endpoint, which "
+    "counts requests, too; jitter=0.2 varies them, and beyond rate=3500 requests a second to a prefix the store says "
+    "to slow down.",
+)
 @click.option("--plot", metavar="FILE", help="Draw the figures: .svg, .png or .pdf; needs matplotlib.")
 @rows_or_files
 @click.option("--threads", is_flag=True, help="Threads of one process instead of processes.")
@@ -99,6 +109,7 @@ def bench(
     seed: int | None,
     engine_name: str,
     engine_options: dict[str, str],
+    latency: str | None,
     plot: str | None,
     row_level: bool | None,
     threads: bool,
@@ -117,6 +128,7 @@ def bench(
         raise click.UsageError("--commits and --seconds are two ends of a race: say one")
     if row_level is not None and engine_name != "refdelta":
         raise click.UsageError("--row-level is of refdelta, not of another --engine")
+    distance = None if latency is None else Latency.parse(latency)
     draw = _drawing(plot)
     most = commits if commits is not None else _COMMITS if seconds is None else None
     seed = secrets.randbelow(2**31) if seed is None else seed
@@ -144,12 +156,19 @@ def bench(
                     warm_up=warm_up,
                     seed=seed,
                     engine=engine,
+                    latency=distance,
                 )
             except DeltaError as error:
                 failure = error  # the figures of the mixes before it are shown nevertheless
                 break
             races.append(told)
-    settings = {"uri": uri.partition("?")[0], "threads": threads, "row_level": row_level, "seed": seed}
+    settings = {
+        "uri": uri.partition("?")[0],
+        "threads": threads,
+        "row_level": row_level,
+        "seed": seed,
+        "latency": latency,
+    }
     if races and as_json:
         echo_json([{**_as_json(one), "machine": _machine(engine), "settings": settings} for one in races])
     elif races:
@@ -247,6 +266,16 @@ def _draw(plot: str, races: list[Race]) -> None:
         figure.savefig(plot)
 
 
+def _shown(costs: Costs) -> str:
+    """The costs in one line."""
+    by_method = ", ".join(f"{count:.3g} {method}" for method, count in costs.requests.items())
+    refused = f"; {counted(costs.refused, 'request')} refused beyond the rate" if costs.refused else ""
+    return (
+        f"{sum(costs.requests.values()):.3g} requests a commit ({by_method}), {costs.bytes_up:,.0f} bytes up and "
+        f"{costs.bytes_down:,.0f} down; 1,000 commits cost ${costs.dollars:.4f} at S3's list prices{refused}"
+    )
+
+
 def _show(races: list[Race], machine: dict[str, Any]) -> None:
     names = (
         *("mix", "writers", "commits", "seconds", "commits/s", "aborts", "puts", "p50 ms", "p90 ms", "p99 ms"),
@@ -277,6 +306,8 @@ def _show(races: list[Race], machine: dict[str, Any]) -> None:
             say(f"{one.mix}: beside {one.reads:,} reads")
         if one.growth is not None:
             say(f"{one.mix}: the last tenth of the commits took {one.growth:.2f} times as long as the first")
+        if one.costs is not None:
+            say(f"{one.mix}: {_shown(one.costs)}")
         if one.compactions:
             say(f"{one.mix}: beside {one.compactions:,} compactions")
     versions = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in _FACTS)

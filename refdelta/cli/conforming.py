@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 import webbrowser
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Final
 
 import click
 
-from refdelta.cli.group import app
+from refdelta.cli.group import app, storage_options
 from refdelta.cli.render import echo_json, say
 from refdelta.conformance import Case, Result, cases, engines, run
 from refdelta.conformance.elle import draw_registers, exported
+from refdelta.conformance.engines import StoreEngine
+from refdelta.conformance.faults import Faults
 from refdelta.conformance.programs import draw, smaller, written
 from refdelta.conformance.runner import ERROR, STATUSES, WRONG, counts, junit
 from refdelta.errors import DeltaError, InvalidArgumentError, unknown_name
@@ -48,6 +51,7 @@ def chosen(known: list[Case], only: tuple[str, ...]) -> list[Case]:
         "conformance --engine deltalake",
         "conformance --engine refdelta --case lost-update",
         "conformance --engine refdelta-files --random --seeds 0-99",
+        "conformance --engine refdelta --faults --uri s3://bucket/x --storage-option endpoint_url=http://127.0.0.1:9000",
         "conformance --case lost-update --open",
     ),
 )
@@ -60,6 +64,19 @@ def chosen(known: list[Case], only: tuple[str, ...]) -> list[Case]:
 @click.option(
     "--elle", metavar="FILE", help="Random cases of reads and writes of registers; write their histories for Elle."
 )
+@click.option(
+    "--faults",
+    "rate",
+    metavar="[RATE]",
+    type=click.FloatRange(0, 1),
+    is_flag=False,
+    flag_value=0.1,
+    help="On tables in a store, let this part of the requests meet a fault while the transactions run; 0.1 unless "
+    "given. Replies are lost, requests arrive late or twice, the store answers with errors.",
+)
+@click.option("--uri", metavar="URI", help="Of --faults, the place of the tables, such as s3://bucket/scratch.")
+@click.option("--seed", type=click.IntRange(0), help="Of --faults; drawn unless said.")
+@storage_options
 @click.option("--open", "shown", is_flag=True, help="Show the case in a browser, and run nothing.")
 @click.option("--site", metavar="DIR|URL", help="Of --open, the site with the page; unless given, that of `make docs`.")
 @click.option("--junit", "report", metavar="FILE", help="Write the results as JUnit's XML.")
@@ -72,6 +89,10 @@ def conformance(
     seeds: str,
     write: str | None,
     elle: str | None,
+    rate: float | None,
+    uri: str | None,
+    seed: int | None,
+    storage_options: dict[str, str],
     shown: bool,
     site: str | None,
     report: str | None,
@@ -84,6 +105,9 @@ def conformance(
     engine cannot do what the case asks for), or an error. The exit status is 1 if one is wrong or an error. The page
     docs/conformance.md describes the cases.
     """
+    _refuse_options_of_faults(
+        rate, uri, of_faults=seed is not None or bool(storage_options), others=shown or bool(write or elle)
+    )
     _refuse_options(drawn=drawn, shown=shown, of_cases=bool(only or corpus), of_random=bool(write or elle), site=site)
     if shown:
         _open(only, corpus, site)
@@ -95,15 +119,21 @@ def conformance(
     else:
         asked = chosen(cases(corpus) if corpus else cases(), only)
     found: list[Result] = []
-    with closing(engines.find(name)) as engine:
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    faults = None if rate is None or uri is None else Faults(uri, storage_options, rate=rate, seed=seed)
+    with closing(engines.find(name)) as engine, faults or nullcontext():
         version = engine.version()
+        if faults is not None and not isinstance(engine, StoreEngine):
+            raise InvalidArgumentError(
+                f"--faults needs an engine with tables in stores, which the adapter of {name} lacks"
+            )
         with StatusLine() as line:
 
             def told(result: Result) -> None:
                 found.append(result)
                 line.show(f"{len(found):,} of {counted(len(asked), 'case')}")
 
-            run(engine, asked, told)
+            run(engine, asked, told, faults)
             if drawn and write is not None:
                 line.show("looking for smaller cases")
                 wrong = [smaller(engine, result.case) for result in found if result.status == WRONG]
@@ -121,11 +151,14 @@ def conformance(
                 "engine": name,
                 "version": version,
                 "counts": counts(found),
+                **({} if faults is None else {"faults": {"rate": rate, "seed": seed, "met": faults.met}}),
                 "results": [one.as_json() for one in found],
             }
         )
     else:
         _show(name, version, found)
+        if faults is not None:
+            say(f"{counted(faults.met, 'request')} met faults: rate {rate:g}, seed {seed}")
     bad = [one for one in found if one.status in (WRONG, ERROR)]
     if bad:
         raise ConformanceFailedError(f"{len(bad)} of {counted(len(found), 'case')} are wrong: {bad[0].case.id}")
@@ -139,6 +172,15 @@ def _refuse_options(*, drawn: bool, shown: bool, of_cases: bool, of_random: bool
         raise click.UsageError("--write and --elle go with --random")
     if site is not None and not shown:
         raise click.UsageError("--site goes with --open")
+
+
+def _refuse_options_of_faults(rate: float | None, uri: str | None, *, of_faults: bool, others: bool) -> None:
+    if rate is None and (uri is not None or of_faults):
+        raise click.UsageError("--uri, --seed and --storage-option go with --faults")
+    if rate is not None and uri is None:
+        raise click.UsageError("--faults needs --uri: a place in a store, such as s3://bucket/scratch")
+    if rate is not None and others:
+        raise click.UsageError("--faults goes without --write, --elle and --open")
 
 
 def _open(only: tuple[str, ...], corpus: str | None, site: str | None) -> None:

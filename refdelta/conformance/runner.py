@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.engines import Engine, NotSupportedError, Session
+from refdelta.conformance.engines import Engine, NotSupportedError, Session, StoreEngine
 from refdelta.conformance.expected import MUST_COMMIT, Expectation, Rows, origin, shown, spans
+from refdelta.conformance.faults import Faults
 from refdelta.errors import InvalidArgumentError
 
 SOUND: Final = "sound"
@@ -38,11 +41,13 @@ class Result:
         case: the case.
         engine: the name of the engine.
         status: one of :data:`STATUSES`.
-        why: one line; empty if the case is sound.
+        why: one line; empty if the case is sound, and all transactions committed or conflicted.
         committed: the transactions that committed, in the order of their commits.
         failures: the conflicts by transaction.
         rows: what was left, in the form of the corpus; None if it was not read.
         order: a serial order that explains it; None if there is none.
+        unknown: under faults, by transaction the errors that say that the outcome of the commit is not known.
+        failed: under faults, by transaction the other errors that are no conflicts: it has not committed.
     """
 
     case: Case
@@ -53,6 +58,8 @@ class Result:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     rows: Rows | None = None
     order: tuple[str, ...] | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The result for programs."""
@@ -66,44 +73,87 @@ class Result:
             "conflicts": {name: {"error": f.error, "rule": f.rule, "why": f.why} for name, f in self.failures.items()},
             "rows": self.rows,
             "order": None if self.order is None else list(self.order),
+            "unknown": dict(self.unknown),
+            "failed": dict(self.failed),
         }
 
 
-def run_case(engine: Engine, case: Case, folder: Path) -> Result:
+@dataclass
+class _Ended:
+    """How the transactions of a case ended, by their names."""
+
+    committed: list[str] = field(default_factory=list)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def result(self, engine: Engine, case: Case, status: str, why: str, rows: Rows | None = None) -> Result:
+        committed = tuple(self.committed)
+        return Result(
+            case, engine.name, status, why, committed, self.failures, rows, unknown=self.unknown, failed=self.failed
+        )
+
+
+def run_case(engine: Engine, case: Case, folder: Path | str, faults: Faults | None = None) -> Result:
     """Run one case.
 
     Args:
         engine: the engine.
         case: the case.
-        folder: a folder that does not exist yet.
+        folder: a folder that does not exist yet; with faults one of their store.
+        faults: the faults that requests meet while the transactions run; None for no faults.
     """
     if case.kind not in engine.kinds:
         return Result(case, engine.name, REFUSED, f"the adapter runs no cases of {case.kind}")
     try:
-        session = engine.open(case, folder)
+        if faults is None:
+            session = engine.open(case, Path(folder))
+        elif isinstance(engine, StoreEngine):
+            session = engine.open_in_store(case, str(folder), faults.options)
+        else:
+            return Result(case, engine.name, REFUSED, "the adapter has no tables in stores")
     except NotSupportedError as error:
         return Result(case, engine.name, REFUSED, str(error))
-    committed: list[str] = []
-    failures: dict[str, Failure] = {}
+    ended = _Ended()
     try:
-        for verb, name in case.steps:
-            if verb == "begin":
-                session.begin(name)
-            elif failure := session.commit(name):
-                failures[name] = failure
-            else:
-                committed.append(name)
+        with nullcontext() if faults is None else faults.during(case):
+            _take_steps(engine, case, session, ended, faults)
         expectation = Expectation(case)
         expectation.history(case.commits)
         rows = _left(session, expectation)
     except NotSupportedError as error:
-        return Result(case, engine.name, REFUSED, str(error), tuple(committed), failures)
+        return ended.result(engine, case, REFUSED, str(error))
     except Exception as error:  # noqa: BLE001 - any error of any engine is a result
-        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        return Result(case, engine.name, ERROR, why, tuple(committed), failures)
+        return ended.result(engine, case, ERROR, _in_a_line(error))
     finally:
         session.close()
-    return _judged(engine, expectation, tuple(committed), failures, rows)
+    return _judged(engine, expectation, ended, rows)
+
+
+def _take_steps(engine: Engine, case: Case, session: Session, ended: _Ended, faults: Faults | None) -> None:
+    for verb, name in case.steps:
+        if name in ended.failed:
+            continue  # it could not begin
+        try:
+            if verb == "begin":
+                session.begin(name)
+            elif failure := session.commit(name):
+                ended.failures[name] = failure
+            else:
+                ended.committed.append(name)
+        except NotSupportedError:
+            raise
+        except Exception as error:
+            if faults is None or not isinstance(engine, StoreEngine):
+                raise
+            unknown = verb == "commit" and isinstance(error, engine.unknown)
+            (ended.unknown if unknown else ended.failed)[name] = _in_a_line(error)
+            # A request that its client gave up may still arrive: before the next step, so that the schedule is kept.
+            faults.settle()
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _left(session: Session, expectation: Expectation) -> Rows:
@@ -123,47 +173,70 @@ def _left(session: Session, expectation: Expectation) -> Rows:
     return {file: spans(numbers) for file, numbers in sorted(files.items())}
 
 
-def _judged(
-    engine: Engine,
-    expectation: Expectation,
-    committed: tuple[str, ...],
-    failures: Mapping[str, Failure],
-    rows: Rows,
-) -> Result:
+def _judged(engine: Engine, expectation: Expectation, ended: _Ended, rows: Rows) -> Result:
     case = expectation.case
     outcomes = (case.expected or expectation.as_json())["outcomes"]
     verdicts = (case.expected or {"verdicts": expectation.verdicts})["verdicts"]
-    same = [one for one in outcomes if tuple(one["committed"]) == committed]
-    fine = next((one for one in same if one["rows"] == rows), None)
+    fine = _outcome(case, outcomes, rows, ended.committed, ended.unknown)
     if fine is None:
-        why = _why_wrong(expectation, committed, rows, [one["rows"] for one in same])
-        return Result(case, engine.name, WRONG, why, committed, failures, rows)
-    order = tuple(fine["orders"][0])
-    for name in failures:
+        return ended.result(engine, case, WRONG, _why_wrong(expectation, ended, rows, outcomes), rows)
+    committed, order = fine["committed"], tuple(fine["orders"][0])
+    for name, failure in ended.failures.items():
         together = [other for other in case.commits if other in committed or other == name]
         accepted = expectation.explain(together)
         if accepted.order is not None:
             reason = "it must commit" if verdicts[name] == MUST_COMMIT else str(accepted)
-            why = f"{name} was refused with {failures[name].error}, but {reason}"
-            return Result(case, engine.name, NEEDLESS, why, committed, failures, rows, order)
-    return Result(case, engine.name, SOUND, "", committed, failures, rows, order)
+            why = f"{name} was refused with {failure.error}, but {reason}"
+            return replace(ended.result(engine, case, NEEDLESS, why, rows), order=order)
+    told = {**{name: f"an unknown outcome: {why}" for name, why in ended.unknown.items()}, **ended.failed}
+    why = "; ".join(f"{name} ended with {text}" for name, text in told.items())
+    return replace(ended.result(engine, case, SOUND, why, rows), order=order)
 
 
-def _why_wrong(expectation: Expectation, committed: tuple[str, ...], rows: Rows, right: Sequence[Rows]) -> str:
+def _outcome(
+    case: Case, outcomes: Sequence[Mapping[str, Any]], rows: Rows, committed: Sequence[str], perhaps: Iterable[str]
+) -> Mapping[str, Any] | None:
+    """The right outcome with these rows, in which these transactions committed, and perhaps some of others."""
+    for some in _subsets([*perhaps]):
+        names = [name for name in case.commits if name in committed or name in some]
+        for one in outcomes:
+            if list(one["committed"]) == names and one["rows"] == rows:
+                return one
+    return None
+
+
+def _subsets(names: Sequence[str]) -> Iterable[tuple[str, ...]]:
+    return itertools.chain.from_iterable(itertools.combinations(names, count) for count in range(len(names) + 1))
+
+
+def _why_wrong(expectation: Expectation, ended: _Ended, rows: Rows, outcomes: Sequence[Mapping[str, Any]]) -> str:
+    case, committed = expectation.case, ended.committed
+    if hidden := _outcome(case, outcomes, rows, committed, [*ended.unknown, *ended.failed]):
+        name = next(name for name in hidden["committed"] if name in ended.failed)
+        return f"{name} committed, and ended with an error that does not say so: {ended.failed[name]}"
+    right = [one["rows"] for one in outcomes if list(one["committed"]) == committed]
     found = expectation.explain(committed)
-    expected = right[0] if right else shown(expectation.case, expectation.start)
+    expected = right[0] if right else shown(case, expectation.start)
     if found.order is None:
         return f"{', '.join(committed)} committed, and {found}; left: {rows}"
-    return f"{', '.join(committed)} committed; left: {rows}, where a serial order leaves {expected}"
+    perhaps = f", perhaps {', '.join(ended.unknown)}, too" if ended.unknown else ""
+    return f"{', '.join(committed)} committed{perhaps}; left: {rows}, where a serial order leaves {expected}"
 
 
-def run(engine: Engine, cases: Iterable[Case], progress: Callable[[Result], None] = lambda _: None) -> list[Result]:
+def run(
+    engine: Engine,
+    cases: Iterable[Case],
+    progress: Callable[[Result], None] = lambda _: None,
+    faults: Faults | None = None,
+) -> list[Result]:
     """Run cases on an engine, each on a table of its own in a scratch folder.
 
     Args:
         engine: the engine, such as :func:`refdelta.conformance.engines.find` gives.
         cases: the cases.
         progress: called with each result.
+        faults: the faults that requests meet, such as :class:`refdelta.conformance.faults.Faults`; the tables are then
+            in its store. None for no faults.
 
     Returns:
         One result for each case, in their order.
@@ -177,7 +250,8 @@ def run(engine: Engine, cases: Iterable[Case], progress: Callable[[Result], None
     results = []
     with tempfile.TemporaryDirectory(prefix="refdelta-conformance-") as scratch:
         for number, case in enumerate(cases):
-            result = run_case(engine, case, Path(scratch) / str(number))
+            with nullcontext(Path(scratch) / str(number)) if faults is None else faults.folder() as folder:
+                result = run_case(engine, case, folder, faults)
             results.append(result)
             progress(result)
     return results

@@ -10,15 +10,12 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-import shutil
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, entry_points, version
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,8 +23,7 @@ import numpy as np
 from refdelta import __version__, arguments
 from refdelta.api.table import DeltaTable
 from refdelta.api.writer import write_deltalake
-from refdelta.engine.log.location import open_location
-from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.log.location import scratch_folder
 from refdelta.errors import (
     CommitFailedError,
     CommitOutcomeUnknownError,
@@ -35,6 +31,10 @@ from refdelta.errors import (
     suggestion,
     unknown_name,
 )
+from refdelta.proxy import Proxy
+from refdelta.proxy.endpoint import Endpoint
+from refdelta.proxy.latency import Latency, RateLimit
+from refdelta.racing.costs import Costs
 from refdelta.racing.crew import Crew, Job, RaceFailedError, Shift
 from refdelta.racing.engines import ENGINES
 from refdelta.racing.mixes import APPENDS, MIXES, SCHEMA, Mix, Statement, check_rows, first_pieces, statement
@@ -152,8 +152,9 @@ class Race:
         seed: the seed of pauses and mixes.
         reads: the number of tasks that only read; they are in no other figure.
         cpu_ms: processor milliseconds of the writers' processes, for each commit, reads and lost work included; None
-            where the work is done by other processes.
+            where the work is done by other processes, or in the process of the proxy, too.
         growth: the median latency of the last tenth of the commits over that of the first; None under 100 commits.
+        costs: the requests of a commit, their bytes and their price; None without a ``latency``.
     """
 
     mix: str
@@ -172,6 +173,7 @@ class Race:
     reads: int = 0
     cpu_ms: float | None = None
     growth: float | None = None
+    costs: Costs | None = None
 
     @property
     def commits_per_second(self) -> float:
@@ -202,6 +204,7 @@ def race(
     warm_up: int = 2,
     seed: int = 0,
     engine: BenchEngine | None = None,
+    latency: Latency | None = None,
 ) -> Race:
     """Let writers commit to a table in a fresh folder, check what they leave, and remove the folder.
 
@@ -217,8 +220,10 @@ def race(
         watch: is called from time to time with the number of commits that were begun.
         warm_up: the number of commits that each writer makes to a table of its own race before the clock starts:
             imports, connections and caches are then not part of the figures.
-        seed: of the pauses after aborts.
+        seed: of the pauses after aborts, and of the jitter of a latency.
         engine: another engine; None for refdelta.
+        latency: the time that requests of the writers take longer, by a proxy before the store, which counts them, too;
+            None for no proxy. The store is one of S3, Azure or GCS whose endpoint is in ``storage_options``.
 
     Raises:
         InvalidArgumentError: invalid arguments.
@@ -229,24 +234,47 @@ def race(
     if arguments.whole("warm_up", warm_up) is None or warm_up < 0:
         raise InvalidArgumentError(f"warm_up is 0 or more, not {warm_up}")
     by, options = engine or OwnEngine(row_level), dict(storage_options or {})
-    with Crew(writers + mix.compacts, threads=threads) as crew:
+    with (
+        _distant(uri, options, latency, seed) as (proxy, by_proxy),
+        Crew(writers + mix.compacts, threads=threads) as crew,
+    ):
         for measured in (False, True):
             if not measured and not warm_up:
                 continue
-            with fresh_folder(uri, storage_options) as folder:
+            with scratch_folder(uri, storage_options, "refdelta-bench") as folder:
                 by.prepare(folder, mix, options)
-                crew.ready(jobs(functools.partial(by.open, folder, mix, options), mix, writers, seed=seed))
+                crew.ready(jobs(functools.partial(by.open, folder, mix, by_proxy), mix, writers, seed=seed))
                 if not measured:
                     crew.go(tasks=min(warm_up * writers, mix.most_tasks))
                     continue
+                if proxy is not None:
+                    proxy.reset()
                 used = time.process_time()
                 tallies = crew.go(tasks=commits or mix.most_tasks, seconds=seconds, watch=watch)
                 used = time.process_time() - used
+                requests = [] if proxy is None else proxy.seen
                 problems = by.check(folder, mix, tallies, options)
     if threads:  # each of them sees the processor time of all
         tallies = [replace(tally, cpu=used / len(tallies)) for tally in tallies]
     told = summed(mix, writers, tallies, problems=problems)
+    if proxy is not None:
+        costs = Costs.of(requests, told.commits) if told.commits else None
+        told = replace(told, costs=costs, cpu_ms=None if threads else told.cpu_ms)
     return replace(told, engine=by.name, warm_up=warm_up * writers, seed=seed)
+
+
+@contextmanager
+def _distant(
+    uri: str, options: dict[str, str], latency: Latency | None, seed: int
+) -> Iterator[tuple[Proxy | None, dict[str, str]]]:
+    """A proxy with this latency before the store of a place, and the options by way of it."""
+    if latency is None:
+        yield None, options
+        return
+    store = Endpoint.of(uri, options, "--latency")
+    plan = None if latency.rate is None else RateLimit(latency.rate)
+    with Proxy(store, plan, delay=latency.delay(seed)) as proxy:
+        yield proxy, store.through(proxy.endpoint)
 
 
 def find_engine(name: str, **options: str) -> BenchEngine:
@@ -295,28 +323,6 @@ def _checked(mix: Mix | str, writers: int, commits: int | None, seconds: float |
     if uri.lower().startswith("memory:") and not threads:
         raise InvalidArgumentError("memory:// is of one process: its writers are threads")
     return chosen
-
-
-@contextmanager
-def fresh_folder(uri: str, storage_options: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A new folder under this URI, which is removed after the block.
-
-    Raises ``InvalidArgumentError`` for a local folder that does not exist.
-    """
-    above, question, query = uri.partition("?")
-    folder = f"{above.rstrip('/')}/refdelta-bench-{uuid.uuid4().hex[:12]}{question}{query}"
-    store = open_location(folder, storage_options)
-    local = store.local_path("x")
-    here = None if local is None else Path(local).parent
-    if here is not None and not here.parent.is_dir():
-        raise InvalidArgumentError(f"there is no folder {above}")
-    try:
-        yield folder
-    finally:
-        with store_errors(f"remove {folder.partition('?')[0]}"):
-            store.delete([info.key for info in store.list()])
-        if here is not None:
-            shutil.rmtree(here, ignore_errors=True)
 
 
 def prepare(folder: str, mix: Mix, storage_options: Mapping[str, str] | None = None, *, vectors: bool = True) -> None:

@@ -55,12 +55,18 @@ def test_figures_are_medians_and_who_is_wrong_has_none():
     lines += [_line("c", failed="not done after 300 s"), _line("a", failed="not done after 300 s")]
     text = field.page(lines, "python bench/field.py")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert "| a | 2.0 | 5 | 9 | 0.00 | 3.00 |  |" in rows
-    assert "| b | **wrong**: 9, and not 10 | | | | | |" in rows
-    assert "| c | no figure: not done after 300 s | | | | | |" in rows
+    assert "| a | 2.0 | 5 | 9 | 0.00 | 3.00 |  |  |  |" in rows
+    assert "| b | **wrong**: 9, and not 10 | | | | | | | |" in rows
+    assert "| c | no figure: not done after 300 s | | | | | | | |" in rows
     assert text.count("![") == 1
     assert "27" in text
     assert "a 1.0, b 1.0" in text
+
+
+def test_requests_and_their_price_are_medians_of_the_runs_that_counted_them():
+    costs = [{"requests": {"PUT": 2.0, "GET": count}, "dollars": dollars} for count, dollars in ((1, 0.3), (3, 0.1))]
+    lines = [_line("a", rate=1.0), *({**_line("a", rate=1.0), "costs": one} for one in costs)]
+    assert "| a | 1.0 | 5 | 9 | 0.00 | 3.00 |  | 4.0 | 0.2000 |" in field.page(lines, "").splitlines()
 
 
 def test_time_is_up(tmp_path):

@@ -1,6 +1,6 @@
 """``refdelta bench``: races that are measured, checked and cleaned up behind; and that wrong ones are noticed.
 
-Tests of cli.benching, racing.crew, racing.mixes, racing.throughput, throughput.
+Tests of cli.benching, racing.costs, racing.crew, racing.mixes, racing.throughput, throughput.
 """
 
 import dataclasses
@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 
 from refdelta import DeltaTable, __version__, errors, write_deltalake
 from refdelta.engine.log.location import open_location
+from refdelta.proxy import Request
 from refdelta.racing import throughput
+from refdelta.racing.costs import Costs
 from refdelta.racing.crew import Crew, RaceFailedError
 from refdelta.racing.mixes import (
     APPENDS,
@@ -114,6 +116,10 @@ def test_an_interrupt_leaves_nothing(process, tmp_path):
         (("memory://x", "--threads", "--plot", "x.txt"), "ends with .svg, .png or .pdf"),
         (("memory://x", "--threads", "--plot", "/no/such/x.svg"), "there is no such folder"),
         (("/no/such/folder",), "there is no folder /no/such/folder"),
+        (("memory://x", "--threads", "--latency", "put=60,get=fast"), "--latency put=60,get=fast: get is 'fast'"),
+        (("memory://x", "--threads", "--latency", "put=60"), "--latency needs a store with an endpoint"),
+        (("/tmp", "--latency", "put=60"), "--latency needs a store with an endpoint"),
+        (("s3://b/t", "--latency", "put=60"), "the storage options have none"),
     ],
 )
 def test_clear_errors(fails, arguments, words):
@@ -139,12 +145,61 @@ def test_arguments_that_make_no_race(arguments, words):
 @pytest.mark.parametrize("scheme", ["s3", "azure"])
 def test_on_a_store(cli, scheme, request):
     place = request.getfixturevalue(f"{scheme}_server").place()
-    options = [word for name, value in place.options.items() for word in ("--storage-option", f"{name}={value}")]
+    options = _storage_options(place.options)
     result = cli("bench", place.uri, *options, "--writers", 2, "--commits", 4, "--mix", "rows", "--json")
     assert result.json[0]["commits"] == 4
     secret = place.options.get("secret") or place.options["connection_string"].split("AccountKey=")[1][:40]
     assert secret not in result.out + result.err
     assert list(open_location(place.uri, place.options).list()) == []
+
+
+def _storage_options(options):
+    return [word for name, value in options.items() for word in ("--storage-option", f"{name}={value}")]
+
+
+@pytest.mark.tier("test")
+@pytest.mark.parametrize("engine", ["refdelta", "deltalake"])
+def test_requests_bytes_and_their_price_are_counted_at_a_proxy(cli, s3_server, engine):
+    place = s3_server.place()
+    options = _storage_options(place.options if engine == "refdelta" else s3_server.of_deltalake())
+    how = ("bench", place.uri, *options, "--engine", engine, "--writers", 2, "--commits", 6, "--warm-up", 1)
+    (told,) = cli(*how, "--latency", "put=1,get=1,list=1,jitter=0.5,rate=3500", "--json").json
+    assert (told["commits"], told["problems"]) == (6, [])
+    assert told["settings"]["latency"] == "put=1,get=1,list=1,jitter=0.5,rate=3500"
+    costs = told["costs"]
+    assert costs["requests"]["PUT"] >= 2, "a data file and a commit"
+    assert costs["requests"]["PUT"] + costs["requests"].get("LIST", 0) <= 12, "those of the warm-up are none of it"
+    dear = costs["requests"]["PUT"] + costs["requests"].get("LIST", 0)
+    cheap = costs["requests"].get("GET", 0) + costs["requests"].get("HEAD", 0)
+    assert costs["dollars"] == pytest.approx(dear * 0.005 + cheap * 0.0004)
+    assert costs["bytes_up"] > 500
+    assert costs["bytes_down"] > 0
+    assert costs["refused"] == 0
+    assert list(open_location(place.uri, place.options).list()) == []
+
+
+@pytest.mark.tier("test")
+def test_the_costs_in_a_line_and_no_processor_time_that_is_the_proxys_too(cli, s3_server):
+    place = s3_server.place()
+    how = ("--threads", "--writers", 1, "--commits", 2, "--warm-up", 0, "--latency", "put=0")
+    result = cli("bench", place.uri, *_storage_options(place.options), *how)
+    (line,) = (line for line in result.out.splitlines() if line.startswith("appends: ") and "requests a commit" in line)
+    assert "PUT" in line
+    assert "bytes up and" in line
+    assert "at S3's list prices" in line
+    assert len(result.out.splitlines()[2].split()) == 10, "all columns but the last"
+
+
+def test_costs_are_those_of_one_commit():
+    data = Request("PUT", "t/x.parquet", "data", "", False, 3_000, reply=10)
+    listing = Request("LIST", "t/_delta_log/", "log", "", False, 0, reply=500)
+    read = Request("GET", "t/_delta_log/0.json", "log", "", False, 0, reply=1_500)
+    removal = Request("DELETE-MANY", "t/x.parquet", "data", "", False, 100)
+    refused = Request("PUT", "t/y.parquet", "data", "", False, 3_000, fault="busy-before")
+    costs = Costs.of([data, listing, read, removal, refused], 2)
+    assert costs.requests == {"DELETE-MANY": 0.5, "GET": 0.5, "LIST": 0.5, "PUT": 1.0}
+    assert (costs.bytes_up, costs.bytes_down, costs.refused) == (3_050, 1_005, 1)
+    assert costs.dollars == pytest.approx(1_000 * (3 * 5e-6 + 4e-7) / 2)
 
 
 def test_wrong_credentials_are_one_line_without_them(fails, s3_server, monkeypatch):

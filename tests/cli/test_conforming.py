@@ -111,3 +111,43 @@ def test_histories_for_elle_are_written(cli, tmp_path):
 )
 def test_calls_that_make_no_sense(fails, arguments, said):
     assert said in fails("conformance", *arguments)
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--faults", "0.1"), "--faults needs --uri"),
+        (("--faults",), "--faults needs --uri"),
+        (("--faults", "2"), "--faults"),
+        (("--seed", "1"), "go with --faults"),
+        (("--uri", "s3://b/t"), "go with --faults"),
+        (("--faults", "--uri", "/tmp"), "--faults needs a store with an endpoint"),
+        (("--faults", "--uri", "s3://b/t", "--random", "--write", "x"), "--faults goes without --write"),
+    ],
+)
+def test_clear_errors_of_faults(fails, arguments, words):
+    assert words in fails("conformance", "--engine", "refdelta", *arguments)
+
+
+def test_an_engine_without_stores_is_named(fails):
+    how = ("--faults", "--uri", "s3://b/t", "--storage-option", "endpoint_url=http://127.0.0.1:1")
+    assert "the adapter of pyiceberg lacks" in fails("conformance", "--engine", "pyiceberg", *how)
+
+
+@pytest.mark.tier("test")
+def test_the_verdicts_stay_right_while_requests_meet_faults(cli, s3_server):
+    place = s3_server.place()
+    options = [word for name, value in place.options.items() for word in ("--storage-option", f"{name}={value}")]
+    how = ("conformance", "--engine", "refdelta", "--faults", 0.3, "--seed", 11, "--uri", place.uri, *options)
+    patience = ("--storage-option", "max_retries=2", "--storage-option", "timeout=5s")
+    chosen = [word for name in ("lost-update", "insert-insert", "write-skew") for word in ("--case", name)]
+    called = cli(*how, *patience, *chosen, "--json")
+    assert called.status == 0, called
+    told = called.json
+    assert told["counts"]["sound"] == len(told["results"]) == 6
+    assert (told["faults"]["rate"], told["faults"]["seed"]) == (0.3, 11)
+    assert told["faults"]["met"] > 20
+    assert not list((s3_server.path(place.uri)).rglob("*.json"))

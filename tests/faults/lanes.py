@@ -12,8 +12,8 @@ from faults.judge import judge
 from faults.report import Result
 from faults.steps import Step, begin
 from faults.writers import Read, Told, impatient, read, write
-from servers.faults import KINDS, Rule, Rules
-from servers.proxy import Proxy
+from refdelta.proxy.faults import KINDS, FaultRule, FaultRules
+from servers.proxies import ServerProxy
 from servers.running import Place, Server
 
 
@@ -76,16 +76,16 @@ class Flown:
 
 def fly(server: Server, course: Sequence[Aim], layout: str = "vectors") -> Flown:
     """Take a step for each aim, one after the other, in a table of its own. Each begins with rows to work on."""
-    direct, rules = server.place(), Rules()
+    direct, rules = server.place(), FaultRules()
     begin(direct.uri, layout, direct.options)
     told: list[Told] = []
     reads: list[Read] = []
     outcomes, missed = {}, []
-    with Proxy(server, rules) as proxy:
+    with ServerProxy(server, rules) as proxy:
         behind = proxy.through(direct)
         for number, aim in enumerate(course):
             told += write(direct, [Step("append", 0, 2 * number)], number)
-            rule = rules.add(Rule(aim.fault, aim.method, aim.kind, _folder(direct), times=aim.times))
+            rule = rules.add(FaultRule(aim.fault, aim.method, aim.kind, _folder(direct), times=aim.times))
             # Only where nobody answers a client should give up: a machine that has other work is slow, too.
             place = impatient(behind, seconds=2 if aim.fault.startswith("hang") else 20, retries=4)
             if aim.step == "read":

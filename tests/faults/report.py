@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from faults.judge import Verdict
 from faults.writers import Read, Told
-from servers.proxy import Proxy
+from refdelta.proxy import Proxy
 
 
 @dataclass

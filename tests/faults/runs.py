@@ -18,8 +18,8 @@ from faults.report import Result
 from faults.steps import Step, begin, some_steps
 from faults.writers import Told, impatient, in_order, read, rows_of, write
 from refdelta import DeltaTable
-from servers.faults import RandomFaults
-from servers.proxy import Proxy
+from refdelta.proxy.faults import RandomFaults
+from servers.proxies import ServerProxy
 from servers.running import Place, S3Server, Server
 
 _VACUUMS = 4
@@ -93,7 +93,7 @@ def run(server: Server, seed: int, shape: Shape) -> Result:
     plan = RandomFaults(seed, shape.rate, writes=shape.writes, only=shape.only, bursts=shape.bursts)
     if not shape.creating:
         begin(direct.uri, shape.layout, direct.options)
-    with Proxy(server, plan) as proxy:
+    with ServerProxy(server, plan) as proxy:
         place = impatient(proxy.through(direct), probed=shape.probed)
         done = threading.Event()
         with ThreadPoolExecutor(1) as readers, _pool(shape) as pool:
@@ -146,7 +146,7 @@ def _end_again_and_again(server: Server, longest: float, seed: int, writing: lis
 
 
 @contextmanager
-def _quiet(plan: RandomFaults, proxy: Proxy) -> Iterator[None]:
+def _quiet(plan: RandomFaults, proxy: ServerProxy) -> Iterator[None]:
     """No faults, and nothing on its way to the server any more."""
     plan.active = False
     proxy.settle()

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from faults.writers import impatient
+from refdelta.proxy.faults import KINDS, FaultRule, FaultRules
 from refdelta_storage import ObjectNotFoundError, open_store, remote
-from servers.faults import KINDS, Rule, Rules
-from servers.proxy import Proxy
+from servers.proxies import ServerProxy
 
 _MIB = 1 << 20
 _PART = 5 * _MIB
@@ -44,15 +44,15 @@ def upload(store, key):
 @pytest.mark.parametrize("method", ["PART", "FINISH"])
 def test_uploads(server, method):
     faults = ("drop-before", "drop-after", "500-after", "late") if method == "FINISH" else ("drop-after", "cut-before")
-    direct, rules = server.place(), Rules()
-    with Proxy(server, rules) as proxy:
+    direct, rules = server.place(), FaultRules()
+    with ServerProxy(server, rules) as proxy:
         place = impatient(proxy.through(direct), seconds=20)
         store = open_store(place.uri, place.options)
         for fault in faults:
-            rule = rules.add(Rule(fault, method))
+            rule = rules.add(FaultRule(fault, method))
             upload(store, f"{fault}.bin")
             assert rule.met == 1
-        lasting = rules.add(Rule("drop-before", method, times=1000))
+        lasting = rules.add(FaultRule("drop-before", method, times=1000))
         with pytest.raises(OSError, match=r"lost\.bin") as error:
             upload(store, "lost.bin")
         assert "\n" not in str(error.value)
@@ -67,20 +67,20 @@ def test_uploads(server, method):
 
 
 def test_ranges(server):
-    direct, rules = server.place(), Rules()
+    direct, rules = server.place(), FaultRules()
     store = open_store(direct.uri, direct.options)
     content = CONTENT[: 4 * _MIB]
     store.put("x.bin", content)
     wanted = [(start, 300_000) for start in range(0, len(content) - 300_000, 500_000)]
-    with Proxy(server, rules) as proxy:
+    with ServerProxy(server, rules) as proxy:
         place = impatient(proxy.through(direct), seconds=20)
         by_proxy = open_store(place.uri, place.options)
         for fault in KINDS:
             if not fault.startswith(("409", "cut-before", "hang")):
-                rule = rules.add(Rule(fault, "GET", times=2))
+                rule = rules.add(FaultRule(fault, "GET", times=2))
                 found = by_proxy.get_ranges("x.bin", wanted)
                 assert found == [content[start : start + length] for start, length in wanted], fault
                 assert rule.met == 2
-        rules.add(Rule("cut-after", "GET", times=1000))
+        rules.add(FaultRule("cut-after", "GET", times=1000))
         with pytest.raises(OSError, match=r"x\.bin"):
             by_proxy.get("x.bin")

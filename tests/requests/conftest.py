@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from servers.counting import Counting
+from servers.proxies import CountingProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from servers.proxy import Proxy
+    from servers.proxies import ServerProxy
 
 REGISTER = Path(__file__).parents[2] / "spec_notes" / "requests.md"
 
 
 @pytest.fixture(params=["s3_server", "azure_server"])
-def proxy(request: pytest.FixtureRequest) -> Iterator[Proxy]:
+def proxy(request: pytest.FixtureRequest) -> Iterator[ServerProxy]:
     """A proxy that counts, before each server in turn."""
-    with Counting(request.getfixturevalue(request.param)) as proxy:
+    with CountingProxy(request.getfixturevalue(request.param)) as proxy:
         yield proxy
 
 

@@ -14,9 +14,9 @@ from refdelta.cli import main
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import commit_key
+from refdelta.proxy.faults import FaultRule, FaultRules
 from refdelta.transaction.options import CommitProperties
-from servers.counting import Counting
-from servers.faults import Rule, Rules
+from servers.proxies import CountingProxy
 from servers.running import Place
 
 ROW = pa.table({"n": pa.array(range(10), pa.int64())})
@@ -183,8 +183,8 @@ def test_checkpoints_and_cleanup(proxy, place, four, told):
 @pytest.fixture(params=["s3_server", "azure_server"])
 def faulty(request):
     """A proxy that follows rules, before each server in turn; its rules, and the server's options without it."""
-    server, rules = request.getfixturevalue(request.param), Rules()
-    with Counting(server, rules) as proxy:
+    server, rules = request.getfixturevalue(request.param), FaultRules()
+    with CountingProxy(server, rules) as proxy:
         yield proxy, rules, server.options()
 
 
@@ -194,7 +194,7 @@ def test_an_error_for_a_commit_that_was_carried_out_costs_one_read(faulty, told)
     append(place)
     table = opened(place)
     proxy.reset()
-    rules.add(Rule("500-after", method="PUT", kind="commit"))
+    rules.add(FaultRule("500-after", method="PUT", kind="commit"))
     result = write_deltalake(table, ROW, mode="append")
     assert (result.version, result.attempts, result.rebased_over) == (1, 1, ())
     assert proxy.counts == told("write-16")
@@ -207,7 +207,7 @@ def test_a_commit_that_was_not_carried_out_is_put_again_with_the_same_bytes(faul
     append(place)
     table = opened(place)
     proxy.reset()
-    rules.add(Rule("500-before", method="PUT", kind="commit", times=2))
+    rules.add(FaultRule("500-before", method="PUT", kind="commit", times=2))
     assert write_deltalake(table, ROW, mode="append").attempts == 1
     assert proxy.counts == told("write-17")
     assert len({seen.body for seen in proxy.seen if seen.kind == "commit" and seen.method == "PUT"}) == 1
@@ -222,8 +222,8 @@ def test_an_outcome_that_stays_unknown_says_how_to_find_out(faulty, fault, capsy
     place = proxy.place()
     append(place)
     settle()
-    rules.add(Rule(fault, method="PUT", kind="commit", times=10_000))
-    rules.add(Rule("drop-before", method="GET", kind="commit", skip=1, times=10_000))
+    rules.add(FaultRule(fault, method="PUT", kind="commit", times=10_000))
+    rules.add(FaultRule("drop-before", method="GET", kind="commit", skip=1, times=10_000))
     with pytest.raises(errors.CommitOutcomeUnknownError) as caught:
         append(place, commit_properties=CommitProperties(max_commit_seconds=2))
     error = caught.value

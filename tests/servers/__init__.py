@@ -2,5 +2,5 @@
 fake-gcs-server speaks Google Cloud Storage.
 
 :mod:`servers.install` fetches them into the project's ignored cache, :mod:`servers.running` starts and stops them,
-:mod:`servers.proxy` stands in front of one and makes its network bad.
+:mod:`servers.proxies` has a proxy before one, which counts requests and makes the network bad.
 """

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from refdelta.proxy.messages import Message
 from servers.install import azurite, fake_gcs, versitygw
-from servers.messages import Message
 
 BUCKET = "tables"
 """The bucket, or container, that every server starts with."""
@@ -56,6 +56,11 @@ class Server(abc.ABC):
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._started = False
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port, for a proxy before it."""
+        return "127.0.0.1", self.port
 
     @property
     def endpoint(self) -> str:

@@ -21,7 +21,7 @@ from refdelta_storage import (
     open_store,
     remote,
 )
-from servers.proxy import Proxy
+from servers.proxies import ServerProxy
 from servers.running import AZURE_KEY, S3_SECRET
 
 IN_PARTS = ["s3", "azure", "gcs", "s3 by obstore", "azure by obstore"]
@@ -34,7 +34,7 @@ class Network:
     def __init__(self, server, **options):
         self.faults = []
         self.options = options
-        self.proxy = Proxy(server, self.plan)
+        self.proxy = ServerProxy(server, self.plan)
 
     def plan(self, seen):
         return self.faults.pop(0) if self.faults else None

@@ -20,7 +20,7 @@ from refdelta import DeltaTable, write_deltalake
 from refdelta_storage import Exists, InvalidOptionError, ObstoreStore, StorageError, Unknown, open_store, protocols
 from refdelta_storage.obstore_store import FSSPEC_NAMES
 from refdelta_storage.testing import StoreContract
-from servers.proxy import Proxy
+from servers.proxies import ServerProxy
 
 
 def by_obstore(server):
@@ -51,7 +51,7 @@ class TestGcs(StoreContract):
 
     @pytest.fixture
     def store(self, gcs_server):
-        with Proxy(gcs_server) as proxy:
+        with ServerProxy(gcs_server) as proxy:
             yield by_obstore(proxy)
 
 
@@ -305,7 +305,7 @@ class TestAnswers:
 
 @pytest.mark.parametrize("service", ["s3", "azure", "gcs"])
 def test_a_table_from_end_to_end(service, request):
-    with Proxy(request.getfixturevalue(f"{service}_server")) as proxy:
+    with ServerProxy(request.getfixturevalue(f"{service}_server")) as proxy:
         place = proxy.place()
         options = {**place.options, "client": "obstore"}
         write_deltalake(place.uri, pa.table({"id": range(10)}), storage_options=options)

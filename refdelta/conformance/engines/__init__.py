@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from refdelta.conformance.cases import Case, Failure
 from refdelta.conformance.statements import Statement
@@ -96,6 +96,29 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """End the engine."""
+
+
+@runtime_checkable
+class StoreEngine(Engine, Protocol):
+    """An engine whose tables may be in a store, so that its requests can meet faults.
+
+    Attributes:
+        unknown: the exceptions of a commit with an unknown outcome.
+    """
+
+    unknown: tuple[type[Exception], ...]
+
+    def open_in_store(self, case: Case, uri: str, storage_options: Mapping[str, Any]) -> Session:
+        """Make the table of a case.
+
+        Args:
+            case: the case.
+            uri: where; it does not exist yet.
+            storage_options: options of the store, as the caller of the command gave them.
+
+        Raises:
+            NotSupportedError: the engine cannot have such a table.
+        """
 
 
 def names() -> list[str]:

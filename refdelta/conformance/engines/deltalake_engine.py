@@ -6,7 +6,7 @@ its handle is opened; the statement runs, and its commit is checked against the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ class DeltaRs:
 
     name = "deltalake"
     kinds: tuple[str, ...] = ("statements",)
+    unknown: tuple[type[Exception], ...] = ()
 
     def version(self) -> str:
         """The version of the package."""
@@ -36,6 +37,10 @@ class DeltaRs:
         """Make the table."""
         return HandleSession(case, folder, _run)
 
+    def open_in_store(self, case: Case, uri: str, storage_options: Mapping[str, Any]) -> Session:
+        """Make the table in a store."""
+        return HandleSession(case, uri, _run, storage_options)
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -47,29 +52,39 @@ class HandleSession:
         case: the case.
         folder: where to make the table.
         execute: runs a statement on a handle. Raises ``NotSupportedError`` for one that the engine does not have.
+        storage_options: options of the store.
     """
 
-    def __init__(self, case: Case, folder: Path, execute: Callable[[Any, Statement], None]) -> None:
+    def __init__(
+        self,
+        case: Case,
+        folder: Path | str,
+        execute: Callable[[Any, Statement], None],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         from deltalake import DeltaTable, write_deltalake
 
         if case.table.get("properties"):
             raise NotSupportedError(f"the properties {', '.join(case.table['properties'])}")
         self.case, self.path, self._execute = case, str(folder), execute
+        self._options = None if storage_options is None else dict(storage_options)
         properties = {} if case.level == "default" else {"delta.isolationLevel": case.level}
-        DeltaTable.create(
-            self.path, SCHEMA, partition_by=case.partition_columns or None, configuration=dict(properties)
+        table = DeltaTable.create(
+            self.path,
+            SCHEMA,
+            partition_by=case.partition_columns or None,
+            configuration=dict(properties),
+            storage_options=self._options,
         )
         for rows in case.table["rows"]:
-            write_deltalake(self.path, as_arrow(rows), mode="append")
+            write_deltalake(table, as_arrow(rows), mode="append")
         self.begun: dict[str, Any] = {}
 
     def begin(self, name: str) -> None:
         """Open a handle."""
-        from deltalake import DeltaTable
-
         if one_statement(self.case, name).verb == "copy":
             raise NotSupportedError("an INSERT SELECT: its reads are not part of a write")
-        self.begun[name] = DeltaTable(self.path)
+        self.begun[name] = self._table()
 
     def commit(self, name: str) -> Failure | None:
         """Run the statement on its handle. Returns the failure, or None."""
@@ -83,9 +98,12 @@ class HandleSession:
 
     def left(self) -> Left:
         """The rows, read by a new handle."""
+        return as_pairs(self._table().to_pyarrow_table())
+
+    def _table(self) -> Any:
         from deltalake import DeltaTable
 
-        return as_pairs(DeltaTable(self.path).to_pyarrow_table())
+        return DeltaTable(self.path, storage_options=self._options)
 
     def close(self) -> None:
         """Let go of the handles."""

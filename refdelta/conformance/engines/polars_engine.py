@@ -6,6 +6,7 @@ compaction of Delta tables.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ class Polars:
 
     name = "polars"
     kinds: tuple[str, ...] = ("statements",)
+    unknown: tuple[type[Exception], ...] = ()
 
     def version(self) -> str:
         """The versions of Polars and of deltalake."""
@@ -36,6 +38,10 @@ class Polars:
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
         return HandleSession(case, folder, _run)
+
+    def open_in_store(self, case: Case, uri: str, storage_options: Mapping[str, Any]) -> Session:
+        """Make the table in a store."""
+        return HandleSession(case, uri, _run, storage_options)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,10 +12,10 @@ from refdelta import DeltaTable, __version__, write_deltalake
 from refdelta.api.transaction import WriteTransaction
 from refdelta.conformance.cases import Case, Failure
 from refdelta.conformance.core_transactions import short
-from refdelta.conformance.engines import Left, Session
+from refdelta.conformance.engines import Left, NotSupportedError, Session
 from refdelta.conformance.replay import core_session
 from refdelta.conformance.statements import COLUMNS, Statement, copied
-from refdelta.errors import ConcurrentModificationError
+from refdelta.errors import CommitOutcomeUnknownError, ConcurrentModificationError
 
 SCHEMA = pa.schema([(column, pa.int64()) for column in COLUMNS])
 
@@ -23,6 +25,7 @@ class Rows:
 
     name = "refdelta"
     kinds: tuple[str, ...] = ("statements", "actions")
+    unknown: tuple[type[Exception], ...] = (CommitOutcomeUnknownError,)
     _vectors = True
 
     def version(self) -> str:
@@ -33,7 +36,13 @@ class Rows:
         """Make the table."""
         if case.kind == "actions":
             return core_session(case, folder)
-        return _Statements(case, folder, vectors=self._vectors)
+        return _Statements(case, str(folder), None, vectors=self._vectors)
+
+    def open_in_store(self, case: Case, uri: str, storage_options: Mapping[str, Any]) -> Session:
+        """Make the table of a case of statements in a store."""
+        if case.kind != "statements":
+            raise NotSupportedError("in a store the adapter runs cases of statements only")
+        return _Statements(case, uri, storage_options, vectors=self._vectors)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -47,23 +56,31 @@ class Files(Rows):
     _vectors = False
 
 
-def make_table(case: Case, folder: Path, *, vectors: bool) -> None:
+def make_table(
+    case: Case, folder: Path | str, storage_options: Mapping[str, Any] | None = None, *, vectors: bool
+) -> None:
     """Make the table of a case of statements, also for engines that only write to one."""
     own = {} if case.level == "default" else {"delta.isolationLevel": case.level}
     properties = {**own, "delta.enableDeletionVectors": str(vectors).lower(), **case.table.get("properties", {})}
-    DeltaTable.create(folder, SCHEMA, partition_by=case.partition_columns or None, configuration=properties)
+    table = DeltaTable.create(
+        folder,
+        SCHEMA,
+        partition_by=case.partition_columns or None,
+        configuration=properties,
+        storage_options=storage_options,
+    )
     for rows in case.table["rows"]:
-        write_deltalake(folder, as_arrow(rows), mode="append")
+        write_deltalake(table, as_arrow(rows), mode="append")
 
 
 class _Statements:
-    def __init__(self, case: Case, folder: Path, *, vectors: bool) -> None:
-        self.case, self.folder = case, folder
-        make_table(case, folder, vectors=vectors)
+    def __init__(self, case: Case, folder: str, options: Mapping[str, Any] | None, *, vectors: bool) -> None:
+        self.case, self.folder, self.options = case, folder, options
+        make_table(case, folder, options, vectors=vectors)
         self.begun: dict[str, WriteTransaction] = {}
 
     def begin(self, name: str) -> None:
-        txn = self.begun[name] = DeltaTable(self.folder).begin()
+        txn = self.begun[name] = self._table().begin()
         for statement in self.case.transactions[name].statements:
             _stage(txn, statement)
 
@@ -75,7 +92,10 @@ class _Statements:
         return None
 
     def left(self) -> Left:
-        return as_pairs(DeltaTable(self.folder).to_pyarrow_table())
+        return as_pairs(self._table().to_pyarrow_table())
+
+    def _table(self) -> DeltaTable:
+        return DeltaTable(self.folder, storage_options=self.options)
 
     def close(self) -> None:
         for txn in self.begun.values():

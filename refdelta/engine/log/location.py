@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,7 @@ from refdelta.errors import InvalidArgumentError
 from refdelta_storage import InvalidOptionError, Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
@@ -39,6 +42,35 @@ def open_location(uri: str | os.PathLike[str], storage_options: Mapping[str, str
     from refdelta.engine.log.unlisted_log import UnlistedLog  # few stores have no listing
 
     return UnlistedLog(store)
+
+
+@contextmanager
+def scratch_folder(uri: str, storage_options: Mapping[str, str] | None, name: str) -> Iterator[str]:
+    """A new folder under this URI, which is removed after the block.
+
+    Args:
+        uri: an existing folder, or a URI under which objects can be made.
+        storage_options: options of the store.
+        name: the beginning of the folder's name.
+
+    Raises:
+        InvalidArgumentError: a local folder does not exist.
+        StoreError: the store cannot be reached.
+    """
+    above, question, query = uri.partition("?")
+    folder = f"{above.rstrip('/')}/{name}-{uuid.uuid4().hex[:12]}{question}{query}"
+    store = open_location(folder, storage_options)
+    local = store.local_path("x")
+    here = None if local is None else Path(local).parent
+    if here is not None and not here.parent.is_dir():
+        raise InvalidArgumentError(f"there is no folder {above}")
+    try:
+        yield folder
+    finally:
+        with store_errors(f"remove {folder.partition('?')[0]}"):
+            store.delete([info.key for info in store.list()])
+        if here is not None:
+            shutil.rmtree(here, ignore_errors=True)
 
 
 def with_others(store: Store, others: Iterable[str | os.PathLike[str]], options: Mapping[str, str] | None) -> Store:

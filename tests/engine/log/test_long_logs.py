@@ -13,7 +13,7 @@ from refdelta.core.log.actions import Add, CommitInfo, Remove
 from refdelta.core.log.codec import encode_commit
 from refdelta.core.log.paths import checksum_key, commit_key
 from refdelta_storage import open_store
-from servers.counting import Counting
+from servers.proxies import CountingProxy
 
 ROW = pa.table({"n": pa.array(range(10), pa.int64())})
 SMALL = [PROTOCOL, metadata(struct(field("n", "long")), configuration={"delta.checkpointInterval": "1000000"})]
@@ -83,7 +83,7 @@ def test_twenty_thousand_names_behind_a_checkpoint(tmp_path):
 
 def test_a_log_of_several_pages_on_s3(s3_server, monkeypatch):
     """The whole log is listed in pages of a thousand names; its tail, and what cleanup looks at, are one page."""
-    with Counting(s3_server) as proxy:
+    with CountingProxy(s3_server) as proxy:
         place = proxy.place()
         names(s3_server.path(place.uri), 1200)
         made = Handmade(store=open_store(place.uri, place.options))

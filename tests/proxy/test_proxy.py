@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, write_deltalake
-from servers.proxy import Proxy
-from servers.requests import kind_of
+from servers.proxies import ServerProxy
 
 
 @pytest.fixture(params=["s3_server", "azure_server"])
@@ -17,7 +16,7 @@ def server(request):
 
 def test_a_table_is_the_same_by_the_proxy_and_without_it(server):
     rows = pa.table({"n": pa.array(range(1000), pa.int64())})
-    with Proxy(server) as proxy:
+    with ServerProxy(server) as proxy:
         place = proxy.place()
         write_deltalake(place.uri, rows, storage_options=place.options)
         write_deltalake(place.uri, rows, mode="append", storage_options=place.options)
@@ -40,9 +39,10 @@ def test_a_table_is_the_same_by_the_proxy_and_without_it(server):
 
 def test_a_server_that_is_gone_cuts_the_connection(fresh_path):
     class Gone:
-        port = 1  # nobody may listen there
+        scheme = "s3"
+        address = "127.0.0.1", 1  # nobody may listen there
 
-    with Proxy(Gone()) as proxy:
+    with ServerProxy(Gone()) as proxy:
         import http.client
 
         client = http.client.HTTPConnection(proxy.endpoint.removeprefix("http://"), timeout=10)
@@ -51,23 +51,3 @@ def test_a_server_that_is_gone_cuts_the_connection(fresh_path):
             client.getresponse()
         client.close()
     assert proxy.requests == [("GET", "x")]
-
-
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [
-        ("t/_delta_log/00000000000000000007.json", "commit"),
-        ("t/_delta_log/00000000000000000007.crc", "checksum"),
-        ("t/_delta_log/00000000000000000007.checkpoint.parquet", "checkpoint"),
-        ("t/_delta_log/_sidecars/x.parquet", "sidecar"),
-        ("t/_delta_log/_last_checkpoint", "hint"),
-        ("t/_delta_log/", "log"),
-        ("t/p=1/part-0-x.parquet", "data"),
-        ("t/deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin", "vectors"),
-        ("t/.refdelta-probe-1", "probe"),
-        ("", "bucket"),
-        ("t/readme", "other"),
-    ],
-)
-def test_kinds_of_objects(key, kind):
-    assert kind_of(key) == kind

@@ -22,6 +22,7 @@ class Message:
 
     @property
     def first_line(self) -> list[str]:
+        """Its three words: method, target and version; or version, status and reason."""
         return self.head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
 
     def header(self, name: str) -> str:
@@ -30,6 +31,7 @@ class Message:
 
     @property
     def whole(self) -> bytes:
+        """Head and body."""
         return self.head + self.body
 
 
@@ -50,14 +52,14 @@ class Reader:
         self._buffer = b""
 
     def request(self) -> Message | None:
-        """The next request, or None where the client has closed."""
+        """The next request, or None if the client has closed."""
         try:
             head = self._until(b"\r\n\r\n")
         except ClosedError:
             return None
         if header(head, "expect").lower() == "100-continue":
             self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            # The body stands behind the head, so nobody has to ask for it again.
+            # The body is passed on together with the head, so the server must not be asked for a permission.
             head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.lower().startswith(b"expect:"))
         return Message(head, self._body(head, until_closed=False))
 

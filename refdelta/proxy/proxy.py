@@ -1,6 +1,6 @@
-"""A proxy before a server of the tests that counts what clients ask for, and may get in the way.
+"""A proxy before an object store, which counts what clients ask for, may take its time, and may get in the way.
 
-A signature holds the host that the client was given, so requests go on byte for byte, the host's name included.
+A signature includes the host that the client was given, so requests go on byte for byte, with the host's name.
 """
 
 from __future__ import annotations
@@ -10,40 +10,48 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Self
 
-from servers.exchange import Exchange
-from servers.faults import Plan, happen
-from servers.messages import Message, Reader
-from servers.requests import Seen, understand
-from servers.running import Place, Server
+from refdelta.proxy.exchange import Exchange, happen
+from refdelta.proxy.faults import Plan
+from refdelta.proxy.messages import Message, Reader
+from refdelta.proxy.requests import Origin, Request, understand
 
 
 class Proxy:
-    """Stands before one server: ``with Proxy(server) as proxy: ... proxy.place() ... proxy.counts``.
-
-    Thread-safe; clients may be other processes.
+    """Stands before one server, on a free port of this machine. Thread-safe; clients may be other processes.
 
     Args:
         server: the server.
-        plan: which requests meet which faults; none without it.
-        delay: seconds that each request takes longer, as over a network.
+        plan: the faults that requests meet; None for no faults.
+        delay: the seconds that a request takes longer, as over a network; None for no delay.
+
+    Example:
+        >>> from refdelta.proxy import Proxy
+        >>> from refdelta.proxy.endpoint import Endpoint
+        >>> store = Endpoint.of("s3://tables/t", {"endpoint_url": "http://127.0.0.1:9000"})
+        >>> with Proxy(store, delay=lambda request: 0.025) as proxy:
+        ...     options = store.through(proxy.endpoint)  # for clients, instead of the store's own
+        ...     proxy.counts
+        Counter()
     """
 
-    def __init__(self, server: Server, plan: Plan | None = None, *, delay: float = 0.0) -> None:
+    def __init__(
+        self, server: Origin, plan: Plan | None = None, *, delay: Callable[[Request], float] | None = None
+    ) -> None:
         self.server = server
         self._plan = plan
         self._delay = delay
         self._under_way = 0
         self._listener: socket.socket | None = None
         self._lock = threading.Condition()
-        self._seen: list[Seen] = []
+        self._seen: list[Request] = []
         self._connections: set[socket.socket] = set()
         self._port = 0
 
     def start(self) -> Self:
-        """Listen on a free port of this machine."""
+        """Listen. A proxy that was stopped is started again at the same port."""
         self._listener = socket.create_server(("127.0.0.1", self._port), backlog=256)
         self._port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
@@ -71,19 +79,11 @@ class Proxy:
 
     @property
     def endpoint(self) -> str:
-        """Where clients find it, in place of the server's own endpoint."""
+        """The address for clients, instead of the server's own endpoint."""
         return f"http://127.0.0.1:{self._port}"
 
-    def place(self, name: str = "t") -> Place:
-        """A fresh place for a table, by way of this proxy."""
-        return self.server.place(name, endpoint=self.endpoint)
-
-    def through(self, place: Place) -> Place:
-        """A place of the server, by way of this proxy."""
-        return Place(place.uri, self.server.options(self.endpoint))
-
     @property
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[Request]:
         """All requests since the last :meth:`reset`, in the order in which they came."""
         with self._lock:
             return [*self._seen]
@@ -91,12 +91,12 @@ class Proxy:
     @property
     def requests(self) -> list[tuple[str, str]]:
         """The method and the key of each request; a listing is a LIST of its prefix."""
-        return [(seen.method, seen.key) for seen in self.seen]
+        return [(request.method, request.key) for request in self.seen]
 
     @property
     def counts(self) -> Counter[str]:
-        """How many requests of each method and kind, such as ``{"PUT commit": 1, "LIST log": 2}``."""
-        return Counter(str(seen) for seen in self.seen)
+        """The number of requests of each method and kind, such as ``{"PUT commit": 1, "LIST log": 2}``."""
+        return Counter(str(request) for request in self.seen)
 
     def reset(self) -> None:
         """Forget the requests so far."""
@@ -117,11 +117,11 @@ class Proxy:
             self._connections.add(connection)
         try:
             reader = Reader(connection)
-            while (request := reader.request()) is not None:
-                seen = understand(request)
+            while (message := reader.request()) is not None:
+                request = understand(message, self.server.scheme)
                 with self._lock:
-                    self._seen.append(seen)
-                if not self._exchange(connection, request, seen):
+                    self._seen.append(request)
+                if not self._exchange(connection, message, request):
                     break
         except OSError:
             pass  # the client went away
@@ -130,26 +130,21 @@ class Proxy:
                 self._connections.discard(connection)
             connection.close()
 
-    def _exchange(self, connection: socket.socket, request: Message, seen: Seen) -> bool:
+    def _exchange(self, connection: socket.socket, message: Message, request: Request) -> bool:
         """Serve one request. Whether the client's connection stays open."""
-        exchange = Exchange(self, connection, request, seen)
+        exchange = Exchange(self.server, connection, message, request, self.under_way)
         with self.under_way():
-            if self._delay:
-                time.sleep(self._delay)
-            fault = self._plan(seen) if self._plan else None
+            if self._delay is not None and (seconds := self._delay(request)) > 0:
+                time.sleep(seconds)
+            fault = self._plan(request) if self._plan else None
             if fault is not None:
-                seen.fault = fault
+                request.fault = fault
                 return happen(fault, exchange, self.server.scheme)
             return exchange.answer(exchange.ask())
 
-    @property
-    def upstream(self) -> tuple[str, int]:
-        """Where the server listens."""
-        return "127.0.0.1", self.server.port
-
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:
-        """While a request may still reach the server."""
+        """A context in which a request may still reach the server."""
         with self._lock:
             self._under_way += 1
         try:
@@ -160,6 +155,6 @@ class Proxy:
                 self._lock.notify_all()
 
     def settle(self) -> None:
-        """Wait until no request is on its way to the server: what clients have given up may land long after."""
+        """Wait until no request is on its way to the server: a request that its client gave up may arrive later."""
         with self._lock:
             self._lock.wait_for(lambda: not self._under_way)
