@@ -49,7 +49,7 @@ def delete():
     try:
         spark.sql(f"DELETE FROM {table} WHERE p = 0 AND waits(what)")
         ended["delete"] = "committed"
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is printed
         ended["delete"] = f"refused: {str(error).splitlines()[0]}"
 
 
@@ -64,7 +64,10 @@ thread.join()
 
 print("delta-spark", delta.__version__ if hasattr(delta, "__version__") else "", "on Spark", pyspark.__version__)
 history = spark.sql(f"DESCRIBE HISTORY {table}").orderBy("version").collect()
-print("the log:", [f"{one.version} {one.operation}, read {one.readVersion}, blind {one.isBlindAppend}" for one in history[2:]])
+print(
+    "the log:",
+    [f"{one.version} {one.operation}, read {one.readVersion}, blind {one.isBlindAppend}" for one in history[2:]],
+)
 print("the DELETE:", ended["delete"])
 found = sorted((row.p, row.what, row.n) for row in spark.sql(f"SELECT * FROM {table}").collect())
 print("rows:", found)
