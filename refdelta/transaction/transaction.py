@@ -165,6 +165,10 @@ class Transaction:
             self.properties, options.get("app_id"), options.get("app_version"), self.started_ms
         )
         check_recorded(self._applications, self._recorded)
+        if self.properties.group == "intents" and snapshot is not None:
+            from refdelta.transaction import intents
+
+            intents.look(store)
 
     def __enter__(self) -> Self:
         return self
@@ -730,8 +734,8 @@ class Transaction:
             # The hooks after a version run once, and so does an auto-compaction: with its first transaction.
             self.result_snapshot = None if outcome.member else group.snapshot
         elif outcome.version is not None:
-            # Of a version with members, its leader writes the checkpoint.
-            checkpoint = self.properties.create_checkpoint if outcome.puts else False
+            # Of a version with members, the first one writes the checkpoint: a leader may be none of them.
+            checkpoint = self.properties.create_checkpoint if outcome.puts or not outcome.member else False
             new = {add.path for add in written}
             self.result_snapshot = self._after(outcome.version, outcome.log, new, checkpoint=checkpoint)
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
