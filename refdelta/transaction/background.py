@@ -43,7 +43,7 @@ class Kind:
 CHECKSUM = Kind("checksum", threads=8, side_by_side=4, waiting=0)
 MAINTENANCE = Kind("maintenance", threads=2, side_by_side=1, waiting=8)
 PUBLICATION = Kind("publication", threads=8, side_by_side=1, waiting=1, newest=True)
-LEADING = Kind("leader", threads=8, side_by_side=1, waiting=0)
+LEADING = Kind("leader", threads=8, side_by_side=1, waiting=1, newest=True)
 LOOKING = Kind("look", threads=8, side_by_side=1, waiting=0)
 
 at_once: frozenset[Kind] = frozenset()

@@ -252,14 +252,17 @@ class _Writer:
             raise ended.error from ended.error.__cause__
 
     def _wait(self) -> CommitOutcome:
-        losses, failures, passed_over = 0, 0, 0
+        # Versions that are there already have not passed over it.
+        losses, failures, passed_over, first = 0, 0, 0, True
         patience = self.clock() + self._patience(0)
         while True:
-            before = self.newest
+            before, has_led = self.newest, False
             try:
                 self._read_on()
                 ended = self._fate()
-                if ended is None and (led := self._led_after(before)):
+                led = [] if first else self._led_after(before)
+                first = False
+                if ended is None and led:
                     # A leader is there, and may not have seen the intent yet.
                     passed_over += sum(len(self.chain.named[version].members) < MOST_MEMBERS for version in led)
                     late = passed_over >= _PASSED_OVER
@@ -268,19 +271,19 @@ class _Writer:
                     ended = self._lead()
                     losses, passed_over = losses + 1, 0
                     patience = self.clock() + self._patience(losses)
-                    before = -1
+                    has_led = True
             except (StoreError, InvalidLogError, CommitFailedError) as error:
                 # Its own failures end nothing: another leader may have the intent in its list.
                 failures += 1
                 if failures > self.policy.max_repeats:
                     raise self._unknown(f"its intent may be committed, and the store failed: {error}") from error
-                before, ended = self.newest, None
+                ended = None
             if ended is not None:
                 return ended
             now = self.clock()
             if now - self.began > self.policy.max_seconds:
                 raise self._unknown("it waited for its leader, or to lead, longer than max_commit_seconds")
-            if self.newest == before:
+            if not has_led:
                 self.sleep(min(self._lead_seconds / 4, max(0.001, patience - now)))
                 self.committer.waited()
 
@@ -409,9 +412,8 @@ class _Writer:
             self.leader.note(found.version)
             self.newest = max(self.newest, self._contiguous())
             ended = self._outcome(found.version)
-            # The rest is for others; no caller waits for it.
-            if not (shell.has_put(found.version) and self.leader.go_on(listing, found.version)):
-                self.leader.forget(self.leader.named_in(listing.infos, found.version))
+            if shell.has_put(found.version):
+                self.leader.go_on(listing, found.version)
             return dataclasses.replace(
                 found, attempts=ended.attempts, log=ended.log, rebased_over=ended.rebased_over, vectors=()
             )

@@ -289,22 +289,26 @@ class Leader:
 
     # --- in the background ---
 
-    def go_on(self, listing: Listing, version: int) -> bool:
-        """Go on for others after an own version, in the background, until for a time there are no intents.
+    def go_on(self, listing: Listing, version: int) -> None:
+        """Do the rest in the background, after an own version was put: delete the intents that it names, and go on for
+        others until for a time there are no intents. Where another leader of this process does so, this one follows it.
 
         Args:
             listing: the listing of which the version was made.
             version: the version.
-
-        Returns:
-            False where another leader of this process does so.
         """
+        keys = self.named_in(listing.infos, version)
         if not any(info.key != self.own[0] for info in listing.infos):
-            return False
-        stay = functools.partial(self._stay, listing, version)
-        return background.run(self.store.uri, background.LEADING, stay, unless_busy=True)
+            self.forget(keys)
+            return
+        self.committer.put_last(version)
+        stay = functools.partial(self._stay, keys)
+        if not background.run(self.store.uri, background.LEADING, stay, unless_busy=True):
+            self.forget(keys)
+            self.committer.waited()  # there will be further versions
+            background.run(self.store.uri, background.LEADING, functools.partial(self._stay, []))
 
-    def _stay(self, listing: Listing, version: int) -> None:
+    def _stay(self, keys: Sequence[str]) -> None:
         like = self.like
         # A transaction that changes nothing: it follows the clock and the free row ids.
         beside = PreparedCommit(
@@ -320,18 +324,17 @@ class Leader:
         )
         try:
             with ThreadPoolExecutor(2, thread_name_prefix="refdelta-leader") as pool:
-                pool.submit(self.forget, self.named_in(listing.infos, version))
-                self.committer.put_last(version)
-                self._rounds(Member(beside, self.policy), version, pool)
+                pool.submit(self.forget, keys)
+                self._rounds(Member(beside, self.policy), pool)
         except (DeltaError, RuntimeError) as error:
             # No writer waits for it: those whose intents it had lead themselves. No pool accepts anything in a process
             # that ends.
             log.debug("the leader of the intents of %s ends: %s", self.store.uri, error)
 
-    def _rounds(self, beside: Member, version: int, pool: ThreadPoolExecutor) -> None:
-        began = busy = self.clock()
+    def _rounds(self, beside: Member, pool: ThreadPoolExecutor) -> None:
+        busy = self.clock()
         ahead: Future[Listing] | None = None
-        while not background.is_awaited() and self.clock() - began <= TERM_SECONDS:
+        while not background.is_awaited() and self.clock() - self.own[1] <= TERM_SECONDS:
             listing = (ahead or pool.submit(self.look)).result()
             ahead = None
             others = self.others(listing)
@@ -358,12 +361,12 @@ class Leader:
                     self.sleep(max(0.01, self.put_seconds / 4))
                     continue
                 return  # another leader was faster, the metadata changed, the store failed, or the put is in doubt
-            version, busy = put, self.clock()
-            self.note(version)
+            busy = self.clock()
+            self.note(put)
             shell.clean_up()
-            pool.submit(self.forget, self.named_in(listing.infos, version))
-            self.committer.put_last(version)
-            self.committer.forget(version - _KEPT)
+            pool.submit(self.forget, self.named_in(listing.infos, put))
+            self.committer.put_last(put)
+            self.committer.forget(put - _KEPT)
 
 
 class Shell(driver.Shell):
