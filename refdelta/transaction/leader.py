@@ -7,6 +7,7 @@ one. Nothing is built on a version before its put is settled; what is read ahead
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -360,7 +361,9 @@ class Leader:
                         return
                     self.sleep(max(0.01, self.put_seconds / 4))
                     continue
-                return  # another leader was faster, the metadata changed, the store failed, or the put is in doubt
+                # Another leader was faster, the metadata changed, the store failed, or the put is in doubt.
+                log.debug("the leader of the intents of %s ends: %s", self.store.uri, shell.error or beside.outcome)
+                return
             busy = self.clock()
             self.note(put)
             shell.clean_up()
@@ -407,7 +410,8 @@ class Shell(driver.Shell):
             if self.listing is not None and not intents.may_put(self.clock() - self.listing.at):
                 return effects.Failed(StaleError("the listing of the intents is too old"))
             if self.pool is not None and (self.ahead is None or self.ahead.done()):
-                self.ahead = self.pool.submit(self.leader.look)
+                with contextlib.suppress(RuntimeError):  # the process ends, and this put is the last one
+                    self.ahead = self.pool.submit(self.leader.look)
             self.put = effect.version, effect.data
         if isinstance(effect, effects.MatchRows | effects.ConfirmRows) and effect.txn_id in self.others:
             return effects.Failed(StoreError("rows are compared by the transaction's own writer"))
