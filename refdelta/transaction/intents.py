@@ -54,7 +54,7 @@ _LATE = 16
 """A transaction that read so many versions ago is committed alone: its intent's window would soon be over."""
 _RECENT_SECONDS = 1.0
 """A snapshot of this age is taken for younger than that."""
-_LOSSES = 3
+_LOSSES = 8
 """The number of versions that a transaction loses alone before it is put as an intent."""
 _PASSED_OVER = 4
 """The number of versions of leaders that have had room for a transaction, and not taken it, after which it leads."""
