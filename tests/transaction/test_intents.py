@@ -21,7 +21,7 @@ from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.core.commit.intent_file import FOLDER, decode_intent, encode_intent, hash_of, intent_key, prepared_of
 from refdelta.core.commit.intents import FILES_MS, FRESH_MS, RULES, WINDOW, Candidate, Head, Named, fate, left_out
 from refdelta.errors import CommitFailedError, ConcurrentModificationError, InvalidArgumentError
-from refdelta.transaction import background, intents, leader
+from refdelta.transaction import background, intents, leader, post_commit
 from refdelta.transaction.traffic import Traffic
 from refdelta_storage import Committed, MemoryStore, Unknown
 from tiers import budget
@@ -164,6 +164,16 @@ def test_appends_of_several_writers_share_versions(tmp_path):
     assert not [*Path(uri, FOLDER).iterdir()]
     named = [m["txnId"] for commit in DeltaTable(uri).history() for m in commit.get("members", [commit])]
     assert len(named) == len(set(named)) == 16
+
+
+def test_the_first_member_of_a_version_does_the_work_after_it(tmp_path, monkeypatch):
+    uri, done = table(tmp_path, []), []
+    monkeypatch.setattr(post_commit, "_write_checksum", lambda snapshot: done.append(snapshot.version))
+    rows = pa.table({"id": [1]})
+    append = lambda: write_deltalake(uri, rows, mode="append", commit_properties=ALWAYS)  # noqa: E731
+    assert all_at_once(*[append] * 5) == [None] * 5
+    assert max(members(uri)) > 1
+    assert sorted(done) == [*range(1, DeltaTable(uri).version() + 1)]
 
 
 def test_deletes_of_different_rows_of_a_file_share_its_vector(tmp_path):
