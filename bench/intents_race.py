@@ -1,9 +1,10 @@
 """Appends of several writers that share versions by intents, beside single commits, on a store with latencies.
 
-``python bench/intents_race.py --writers 1 2 16 64 --seconds 10`` prints, for each number of writers and
-for both ways, transactions a second, latencies, versions a second, and the requests for a transaction. The store is in
-memory (threads of one process); each put takes 60 ms, each get 25 and each listing 40, as in the simulation of which
-the design has the figures. CPU is that of this machine, so the CPU seconds of a transaction are printed, too.
+``python bench/intents_race.py --writers 1 2 16 64 --seconds 10`` prints, for each number of writers, in both
+ways, transactions a second, latencies, versions a second, members a version, and the requests for a transaction. The
+store is in memory (threads of one process); each put and each delete takes 60 ms, each get 25 and each listing 40, as
+in the simulation of which the design has the figures. One put of each transaction is that of the checksum file of a
+version, in the background. CPU is that of this machine, so the CPU seconds of a transaction are printed, too.
 """
 
 from __future__ import annotations
@@ -55,6 +56,14 @@ class SlowStore(WrapperStore):
     def create_output(self, key: str) -> Any:
         self._takes("put", PUT)
         return self.inner.create_output(key)
+
+    def open_output(self, key: str) -> Any:
+        self._takes("put", PUT)
+        return self.inner.open_output(key)
+
+    def delete(self, keys: Any) -> None:
+        self._takes("delete", PUT)
+        self.inner.delete(keys)
 
     def get(self, key: str) -> bytes:
         self._takes("get", GET)
@@ -111,8 +120,9 @@ def race(writers: int, seconds: float, group: str | None) -> dict[str, float]:
         "p50 ms": 1000 * float(np.percentile(took, 50)),
         "p99 ms": 1000 * float(np.percentile(took, 99)),
         "versions a second": version / elapsed,
+        "members a version": len(took) / version,
         "cpu ms": 1000 * used / len(took),
-        **{f"{kind}s": requests[kind] / len(took) for kind in ("put", "get", "list")},
+        **{f"{kind}s": requests[kind] / len(took) for kind in ("put", "get", "list", "delete")},
     }
 
 

@@ -43,6 +43,8 @@ class Kind:
 CHECKSUM = Kind("checksum", threads=8, side_by_side=4, waiting=0)
 MAINTENANCE = Kind("maintenance", threads=2, side_by_side=1, waiting=8)
 PUBLICATION = Kind("publication", threads=8, side_by_side=1, waiting=1, newest=True)
+LEADING = Kind("leader", threads=8, side_by_side=1, waiting=1, newest=True)
+LOOKING = Kind("look", threads=8, side_by_side=1, waiting=0)
 
 at_once: frozenset[Kind] = frozenset()
 """The kinds that run in the caller's thread. Tests run maintenance so, that it happens at one place of their order."""
@@ -76,6 +78,8 @@ _pools: dict[Kind, ThreadPoolExecutor] = {}
 _lanes: dict[tuple[str, Kind], _Lane] = {}
 # All tasks that are not done.
 _tasks: set[_Task] = set()
+# The number of callers that wait for tasks.
+_awaiting = 0
 
 
 def run(table_uri: str, kind: Kind, work: Callable[[], None], *, unless_busy: bool = False) -> bool:
@@ -165,7 +169,17 @@ def settle(table_uri: str | None = None, timeout: float | None = None) -> bool:
         place = None if table_uri is None else _place_of(table_uri)
         asked = {task for task in _tasks if place is None or place == task.place or table_uri == task.uri}
         limit = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-        return _changed.wait_for(lambda: asked.isdisjoint(_tasks), limit)
+        global _awaiting  # noqa: PLW0603 - of the process
+        _awaiting += 1
+        try:
+            return _changed.wait_for(lambda: asked.isdisjoint(_tasks), limit)
+        finally:
+            _awaiting -= 1
+
+
+def is_awaited() -> bool:
+    """Whether somebody waits for the end of tasks. A task that may go on for long, for others, then ends."""
+    return _awaiting > 0
 
 
 def settle_all(timeout: float | None = None) -> bool:
@@ -203,8 +217,8 @@ def _settle_before_fork() -> None:
 
 
 def _in_child() -> None:
-    global _changed  # noqa: PLW0603 - another thread may have held the lock
-    _changed = threading.Condition()
+    global _changed, _awaiting
+    _changed, _awaiting = threading.Condition(), 0
     _pools.clear()
     _lanes.clear()
     _tasks.clear()

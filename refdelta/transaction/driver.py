@@ -62,6 +62,10 @@ outcome, an interrupt) the files that were written stay, since the log may name 
 """
 
 
+class HandedOnError(CommitFailedError):
+    """The transaction is committed by other means; nothing was committed yet."""
+
+
 class RetryPolicy(Limits, frozen=True, kw_only=True):
     """The limits of a commit's retries, and the delays between them: full jitter, ``uniform(0, min(max_delay,
     base_delay * 2**n))``.
@@ -168,6 +172,7 @@ def commit(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     uniform: Callable[[float, float], float] = random.uniform,
+    lost: Callable[[FileCommitter, int], None] | None = None,
 ) -> CommitOutcome:
     """Commit a transaction to the log in this store.
 
@@ -185,16 +190,29 @@ def commit(
         clock: monotonic seconds.
         sleep: waits for some seconds.
         uniform: a random number between two.
+        lost: called after each version that another writer won, with the log and the number of such versions; None for
+            no call. It may raise :class:`HandedOnError`.
 
     Raises:
+        HandedOnError: ``lost`` has raised it; nothing was committed.
         As :func:`refdelta.core.commit.loop.commit_loop`. Errors of the store are raised as ``StoreError``.
     """
     committer = committer_of(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
     shell = Shell(store, committer, {prepared.txn_id: checks}, policy or POLICY, inline_vectors, clock, sleep, uniform)
     tally = CommitTally()
+
+    def perform(effect: effects.Effect) -> effects.Reply:
+        if lost is not None and isinstance(effect, effects.Pause) and effect.reason == "lost":
+            lost(committer, effect.count)
+        return shell.perform(effect)
+
     try:
         with watching(store.uri, prepared, tally) as watch:
-            outcome = watch.ended = run_loop(commit_loop(prepared, shell.policy, tally), watch.timed(shell.perform))
+            try:
+                outcome = watch.ended = run_loop(commit_loop(prepared, shell.policy, tally), watch.timed(perform))
+            except HandedOnError:
+                watch.handed_on = True
+                raise
     except Exception as error:
         shell.failed(error, prepared)
         raise

@@ -1,15 +1,13 @@
 """Commits by intents: a transaction is put beside the log, and one of the writers commits those that are there.
 
-The shell of :mod:`refdelta.core.commit.intents` and :mod:`refdelta.core.commit.leading`, as
-:mod:`refdelta.transaction.driver` is that of a commit alone.
+The shell of :mod:`refdelta.core.commit.intents`, as :mod:`refdelta.transaction.driver` is that of a commit alone. The
+leader is in :mod:`refdelta.transaction.leader`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
-import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,14 +15,12 @@ import msgspec
 
 from refdelta.core.commit import effects, intent_file, intents
 from refdelta.core.commit.group import goes_alone
-from refdelta.core.commit.intent_file import decode_intent, encode_intent, intent_key, parse_intent_key, prepared_of
-from refdelta.core.commit.leading import Chain, Listed, check_loop, lead_loop
+from refdelta.core.commit.intent_file import encode_intent, intent_key
+from refdelta.core.commit.leading import Chain, Listed, check_loop
 from refdelta.core.commit.member import Member
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.errors import ConflictDetails
-from refdelta.engine.log.file_committer import FileCommitter
 from refdelta.engine.log.managed_log import managed_by
-from refdelta.engine.parquet.dv import remove_vectors
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
@@ -37,65 +33,31 @@ from refdelta.errors import (
     StoreError,
 )
 from refdelta.transaction import driver, served
-from refdelta.transaction.driver import NO_CHECKS, RetryPolicy, RowChecks, run_loop
-from refdelta_storage import ObjectInfo, StorageError
+from refdelta.transaction.driver import NO_CHECKS, HandedOnError, RetryPolicy, RowChecks, run_loop
+from refdelta.transaction.leader import MOST_MEMBERS, Committer, Leader, Shell, StaleError
+from refdelta.transaction.traffic import Traffic, name_of_writer, traffic_of
+from refdelta_storage import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
+    from refdelta.engine.log.file_committer import FileCommitter
     from refdelta.engine.log.identity import CommitIdentity
     from refdelta_storage import Store
 
     Withdraw: TypeAlias = Callable[[Store, str, tuple[str, ...]], intents.Fate | None]
-
-MOST_READ = 256
-"""The number of intents that a leader reads."""
-MOST_MEMBERS = 128
-"""The number of members of a version."""
 
 _FIRST_SECONDS = 0.15
 """The working time of a leader, in seconds, before one is known."""
 _FIRST_SECONDS_NEARBY = 0.02
 _LATE = 16
 """A transaction that read so many versions ago is committed alone: its intent's window would soon be over."""
-
-
-class Traffic:
-    """The writers of one table, as this process has seen them: whether sharing versions pays.
-
-    Attributes:
-        lead_seconds: the working time of leaders.
-        shares: whether transactions share versions.
-    """
-
-    def __init__(self) -> None:
-        self.lead_seconds: float | None = None
-        self.lists_at = -1.0
-        self._others: dict[str, float] = {}
-        self._members_at = -10.0
-
-    def saw(self, writers: Iterable[str], now: float, *, shared: bool = False) -> None:
-        """Note other writers, seen at this time in seconds; ``shared`` where versions have several members."""
-        self._others = {name: at for name, at in self._others.items() if now - at <= 2.0}
-        self._others.update(dict.fromkeys(writers, now))
-        if shared:
-            self._members_at = now
-
-    def shares(self, now: float, own: str) -> bool:
-        """Whether two other writers were seen in the last 2 seconds, or a version with members in the last one."""
-        recent = sum(now - at <= 2.0 for name, at in self._others.items() if name != own)
-        return recent >= 2 or now - self._members_at <= 1.0
-
-
-_PROCESS = os.urandom(4).hex()
-_traffic: dict[str, Traffic] = {}
-_lock = threading.Lock()
-
-
-def traffic_of(store: Store) -> Traffic:
-    """The traffic on a table of this process."""
-    with _lock:
-        return _traffic.setdefault(store.uri, Traffic())
+_RECENT_SECONDS = 1.0
+"""A snapshot of this age is taken for younger than that."""
+_LOSSES = 8
+"""The number of versions that a transaction loses alone before it is put as an intent."""
+_PASSED_OVER = 4
+"""The number of versions of leaders that have had room for a transaction, and not taken it, after which it leads."""
 
 
 def commit(
@@ -133,55 +95,68 @@ def commit(
         inline_vectors: whether small deletion vectors are stored in the log.
         withdraw: :func:`refdelta.transaction.transaction.withdraw`, which is a commit itself.
     """
+    given: dict[str, Any] = {
+        "policy": policy,
+        "seen_at": seen_at,
+        "base": base,
+        "checks": checks,
+        "inline_vectors": inline_vectors,
+        "clock": clock,
+        "sleep": sleep,
+        "uniform": uniform,
+    }
     if (log := managed_by(store)) is not None and not replaces and not goes_alone(Member(prepared)):
-        given = {"checks": checks, "inline_vectors": inline_vectors, "clock": clock, "sleep": sleep, "uniform": uniform}
-        return served.commit(log, store, prepared, base=base, policy=policy, seen_at=seen_at, **given)
-    own = f"{_PROCESS}{threading.get_ident():x}"
+        return served.commit(log, store, prepared, **given)
+    own = name_of_writer()
     prepared = msgspec.structs.replace(prepared, commit_info={**prepared.commit_info, intent_file.WRITER: own})
-    traffic, now = traffic_of(store), clock()
+    traffic = traffic_of(store)
     alone = managed_by(store) is not None or base is None or goes_alone(Member(prepared))
-    if not alone and not always and not traffic.shares(now, own) and now - traffic.lists_at >= 0.5:
-        traffic.lists_at = now
-        if any(_listing(store)):
-            traffic.saw((), now, shared=True)
-    share = always or bool(replaces) or traffic.shares(now, own)
-    writer: _Writer | None = None
-    if not alone and share and base is not None:
-        shell = (checks, inline_vectors, withdraw)
+    share = always or bool(replaces) or traffic.shares(clock(), own)
+    shell = (checks, inline_vectors, withdraw)
+
+    def by_intent() -> tuple[CommitOutcome | None, bool]:
+        """The outcome, None for none; and whether its window passed."""
+        if base is None:
+            return None, False
         writer = _Writer(store, prepared, base, policy, seen_at, replaces, traffic, (clock, sleep, uniform), shell)
-        found = writer.run()
-        if found is not None:
-            return found
-    if replaces and not (writer is not None and writer.passed):
+        return writer.run(), writer.passed
+
+    def lost(committer: FileCommitter, count: int) -> None:
+        """Look at the writers that were faster. Where one wins all versions, only intents show the others."""
+        version = prepared.read_version + 1
+        while (data := committer.held(version)) is not None:
+            traffic.saw(intent_file.names_in(data)[2], clock())
+            version += 1
+        if count >= _LOSSES or traffic.shares(clock(), own):
+            raise HandedOnError("it is put as an intent, since others write, too")
+
+    found, passed = by_intent() if share and not alone else (None, False)
+    if found is not None:
+        return found
+    if replaces and not passed:
         raise CommitFailedError(
             "a transaction that replaces another one has to be put as an intent, which this one cannot be: it "
             "changes more than rows, is too large, or the table has a catalog. Nothing was committed; withdraw the "
             "other one by DeltaTable.outcome(..., withdraw=True), and commit without replaces"
         )
-    outcome = driver.commit(
-        store,
-        prepared,
-        policy=policy,
-        seen_at=seen_at,
-        base=base,
-        checks=checks,
-        inline_vectors=inline_vectors,
-        clock=clock,
-        sleep=sleep,
-        uniform=uniform,
-    )
-    winners = (outcome.log or ())[: len(outcome.rebased_over)]
-    traffic.saw((intent_file.names_in(data)[2] for data in winners), clock())
+    outcome: CommitOutcome | None = None
+    try:
+        outcome = driver.commit(store, prepared, **given, lost=None if alone or share else lost)
+    except HandedOnError:
+        outcome = by_intent()[0]
+    if outcome is None:
+        outcome = driver.commit(store, prepared, **given)
+    for version, data in enumerate(outcome.log or (), prepared.read_version + 1):
+        traffic.keep(version, data)
+        if version in outcome.rebased_over and version != outcome.version:
+            traffic.saw(intent_file.names_in(data)[2], clock())
     return outcome
 
 
-def _listing(store: Store) -> list[ObjectInfo]:
-    with store_errors("list the intents"):
-        return [info for info in store.list(f"{intent_file.FOLDER}/i-") if parse_intent_key(info.key) is not None]
-
-
-class _Stale(StoreError):
-    """The listing is too old for a put."""
+def look(store: Store) -> None:
+    """Look in the background for intents of other writers, as a transaction begins that may share its version."""
+    if managed_by(store) is None:
+        traffic_of(store).look(store, time.monotonic())
 
 
 class _Passed(Exception):
@@ -220,11 +195,20 @@ class _Writer:
         self.clock, self.sleep, self.uniform = time_and_chance
         self.traffic = traffic
         self.checks, self.inline_vectors, self.withdraw = shell
-        self.committer = _Committer(store, prepared.read_version, seen_at=seen_at, base=base, clock=self.clock)
+        self.committer = Committer(store, prepared.read_version, seen_at=seen_at, base=base, clock=self.clock)
         self.chain, self.newest = Chain(), prepared.read_version
-        self.began, self.put_seconds = self.clock(), 0.0
-        self.listed_at: float | None = None
-        self.shells: list[driver.Shell] = []
+        self.leader = Leader(
+            store,
+            self.committer,
+            self.chain,
+            prepared,
+            policy,
+            traffic,
+            time_and_chance,
+            inline_vectors=self.inline_vectors,
+        )
+        self.began, self.seen_at = self.clock(), seen_at
+        self.shells: list[Shell] = []
         self.in_doubt = self.passed = False
         self.rebased: tuple[int, ...] = ()
 
@@ -233,12 +217,16 @@ class _Writer:
     def run(self) -> CommitOutcome | None:
         """Commit; None, with nothing done, where it has to go alone."""
         read = self.prepared.read_version
-        with store_errors("commit"):
-            data = self.committer.read(read, read)[0]
+        data = self.traffic.kept(read)
         if data is None or not self.base.is_commit(data):
-            return None
+            with store_errors("commit"):
+                data = self.committer.read(read, read)[0]
+            if data is None or not self.base.is_commit(data):
+                return None
+            self.traffic.keep(read, data)
         self.chain.note(read, data)
-        if self._read_on(most=_LATE) >= _LATE:
+        recent = self.seen_at is not None and self.began - self.seen_at < _RECENT_SECONDS
+        if not recent and self._read_on(most=_LATE) >= _LATE:
             return None
         now_ms = time.time_ns() // 1_000_000
         body = encode_intent(self.prepared, read, self.chain.hashes[read], replaces=self.replaces, now_ms=now_ms)
@@ -248,7 +236,7 @@ class _Writer:
             id=self.prepared.txn_id, base=read, base_hash=self.chain.hashes[read], replaces=self.replaces
         )
         self.key = intent_key(read, self.prepared.txn_id)
-        self.put_at = self.clock(), time.time()
+        self.leader.own = self.key, self.clock(), time.time()
         try:
             self.store.put_if_absent(self.key, body)
         except StorageError:
@@ -260,35 +248,48 @@ class _Writer:
             return None
         except _Ended as ended:
             self._remove_vectors(())
-            self._forget([self.key])
+            self.leader.forget([self.key])
             raise ended.error from ended.error.__cause__
 
     def _wait(self) -> CommitOutcome:
-        losses, failures = 0, 0
+        # Versions that are there already have not passed over it.
+        losses, failures, passed_over, first = 0, 0, 0, True
         patience = self.clock() + self._patience(0)
         while True:
+            before, has_led = self.newest, False
             try:
-                fresh = self._read_on()
+                self._read_on()
                 ended = self._fate()
+                led = [] if first else self._led_after(before)
+                first = False
+                if ended is None and led:
+                    # A leader is there, and may not have seen the intent yet.
+                    passed_over += sum(len(self.chain.named[version].members) < MOST_MEMBERS for version in led)
+                    late = passed_over >= _PASSED_OVER
+                    patience = self.clock() + (0.0 if late else self._patience(losses))
                 if ended is None and self.clock() >= patience:
                     ended = self._lead()
-                    losses += 1
+                    losses, passed_over = losses + 1, 0
                     patience = self.clock() + self._patience(losses)
-                    fresh = 1
+                    has_led = True
             except (StoreError, InvalidLogError, CommitFailedError) as error:
                 # Its own failures end nothing: another leader may have the intent in its list.
                 failures += 1
                 if failures > self.policy.max_repeats:
                     raise self._unknown(f"its intent may be committed, and the store failed: {error}") from error
-                fresh, ended = 0, None
+                ended = None
             if ended is not None:
                 return ended
             now = self.clock()
             if now - self.began > self.policy.max_seconds:
                 raise self._unknown("it waited for its leader, or to lead, longer than max_commit_seconds")
-            if not fresh:
+            if not has_led:
                 self.sleep(min(self._lead_seconds / 4, max(0.001, patience - now)))
                 self.committer.waited()
+
+    def _led_after(self, version: int) -> list[int]:
+        """The versions of leaders after this one."""
+        return [one for one in range(version + 1, self.newest + 1) if one in self.chain.led]
 
     @property
     def _lead_seconds(self) -> float:
@@ -308,9 +309,8 @@ class _Writer:
                 self.newest += 1
                 count += 1
                 self.chain.note(self.newest, data)
-                members = self.chain.named[self.newest].members
-                if self.prepared.txn_id not in members:
-                    self.traffic.saw([self.chain.writers[self.newest]], self.clock(), shared=len(members) > 1)
+                self.traffic.saw(self.chain.writers[self.newest], self.clock())
+                self.traffic.keep(self.newest, data)
         return count
 
     def _fate(self) -> CommitOutcome | None:
@@ -368,7 +368,7 @@ class _Writer:
         """The error of the conflict. The writer's own check over the same versions has all its details."""
         member = Member(self.prepared, self.policy)
         rest = (found.version or 0) - 1
-        shell = _Shell(self, {})
+        shell = self._shell()
         try:
             run_loop(check_loop(member, rest), shell.perform)
             if isinstance(member.outcome, Exception):
@@ -389,33 +389,31 @@ class _Writer:
 
     def _lead(self) -> CommitOutcome | None:
         """Put a version with what is there. None where another leader was faster."""
-        began = self.listed_at = self.clock()
-        infos = sorted(_listing(self.store), key=lambda info: info.mtime_ms)
+        listing = self.leader.look()
         own = Listed(self.head, Member(self.prepared, self.policy), files_ms=self._files_ms())
-        others = self._read_intents(infos)
-        working = lambda: round(1000 * (self.clock() - began + self.put_seconds))  # noqa: E731
-        shell = _Shell(self, {one.head.id: one for one in others})
+        others = self.leader.others(listing)
+        shell = self.leader.lead(own, listing, others, self.checks)
         self.shells.append(shell)
-        limits = msgspec.structs.replace(self.policy, max_repeats=3)
-        try:
-            run_loop(lead_loop(own, others, self.chain, limits, working), shell.perform)
-        except (_Stale, CommitRetriesExhaustedError):
-            return None
-        except CommitOutcomeUnknownError:
-            self.in_doubt = True  # the names in the next version decide
-            return None
-        except InvalidLogError:
-            if not others:
-                raise
-            return None
-        finally:
-            self.put_seconds = shell.put_seconds or self.put_seconds
-            self.newest = max(self.newest, self._contiguous())
+        self.newest = max(self.newest, self._contiguous())
+        match shell.error:
+            case None:
+                pass
+            case StaleError() | CommitRetriesExhaustedError():
+                return None
+            case CommitOutcomeUnknownError():
+                self.in_doubt = True  # the names in the next version decide
+                return None
+            case InvalidLogError() if others:
+                return None
+            case error:
+                raise error
         found = own.member.outcome
         if isinstance(found, CommitOutcome) and found.version is not None:
-            self._note_own(found.version)
-            self._sweep(infos, found.version)
+            self.leader.note(found.version)
+            self.newest = max(self.newest, self._contiguous())
             ended = self._outcome(found.version)
+            if shell.has_put(found.version):
+                self.leader.go_on(listing, found.version)
             return dataclasses.replace(
                 found, attempts=ended.attempts, log=ended.log, rebased_over=ended.rebased_over, vectors=()
             )
@@ -423,143 +421,30 @@ class _Writer:
             return self._withdraw(found)
         return None
 
+    def _shell(self) -> Shell:
+        return Shell(self.leader, None, set(), self.checks, None)
+
     def _contiguous(self) -> int:
         newest = self.newest
         while newest + 1 in self.chain.named:
             newest += 1
         return newest
 
-    def _note_own(self, version: int) -> None:
-        data = self.committer.held(version)
-        if data is not None:
-            self.chain.note(version, data)
-            self.newest = max(self.newest, self._contiguous())
-            members = self.chain.named[version].members
-            self.traffic.saw((), self.clock(), shared=len(members) > 1)
-
     def _withdraw(self, error: Exception) -> CommitOutcome | None:
         """The leader's own transaction fails. It may still lie in another leader's list, so a version must say it."""
         if self.withdraw(self.store, self.prepared.txn_id, self.replaces) is not None:
             self._read_on()  # another leader has decided
             return self._fate()
-        raise _Ended(_Shell(self, {}).described(error, self.prepared))
+        raise _Ended(self._shell().described(error, self.prepared))
 
     def _files_ms(self) -> int:
         written = self.prepared.read_set.written_since
         return 0 if written is None else max(0, time.time_ns() // 1_000_000 - written)
 
-    def _read_intents(self, infos: list[ObjectInfo]) -> list[Listed]:
-        """The intents of others, the oldest first, without those that are too old."""
-        mine = next((info.mtime_ms for info in infos if info.key == self.key), None)
-        if mine is None:
-            return []  # without an object of its own it does not know the store's time
-        # The store's time: that of its own intent, and the time since then by the clock that went on furthest.
-        since = max(self.clock() - self.put_at[0], time.time() - self.put_at[1])
-        now_ms = max(mine + round(1000 * since), *(info.mtime_ms for info in infos))
-        wanted = [info for info in infos if info.key != self.key and now_ms - info.mtime_ms <= intents.FRESH_MS]
-        found: list[Listed] = []
-        size = 0
-        for info, data in self._get(wanted[:MOST_READ]):
-            intent = decode_intent(data, info.key)
-            prepared = None if intent is None else prepared_of(intent, self.prepared)
-            if intent is None or prepared is None or len(found) >= MOST_MEMBERS - 1:
-                continue
-            size += len(data)
-            if (found and size > intent_file.MAX_BYTES) or not self._has_read(intent):
-                continue
-            try:
-                member = Member(prepared, self.policy)
-            except DeltaError:
-                continue
-            files_ms = max(0, info.mtime_ms - intent.written_ms)
-            found.append(Listed(intent.head, member, now_ms - info.mtime_ms, files_ms))
-        return found
-
-    def _has_read(self, intent: intent_file.Intent) -> bool:
-        """Whether all commits since an intent's base, and since the version that it read, are there."""
-        own, chain = self.prepared.read_version, self.chain
-        first = min(intent.base, intent.read_version + 1)
-        if first <= own - intents.WINDOW:
-            return False
-        missing = [version for version in range(first, own) if version not in chain.named]
-        if missing:
-            with store_errors("commit"):
-                for version, data in enumerate(self.committer.read(missing[0], missing[-1]), missing[0]):
-                    if data is not None:
-                        chain.note(version, data)
-        return all(version in chain.named for version in range(first, own))
-
-    def _get(self, infos: list[ObjectInfo]) -> list[tuple[ObjectInfo, bytes]]:
-        try:
-            return list(zip(infos, self.store.get_many([info.key for info in infos]), strict=True))
-        except StorageError:
-            found = []  # some are gone by now: each by itself
-            for info in infos:
-                try:
-                    found.append((info, self.store.get(info.key)))
-                except StorageError:
-                    continue
-            return found
-
-    def _sweep(self, infos: list[ObjectInfo], version: int) -> None:
-        """Delete the intents that the versions name, and those past their window."""
-        named = {name for one in self.chain.named.values() for name in (*one.members, *one.refused, *one.withdrawn)}
-        keys = []
-        for info in infos:
-            found = parse_intent_key(info.key)
-            if found is not None and (found[1] in named or not intents.in_window(found[0], version + 1)):
-                keys.append(info.key)
-        self._forget(keys)
-
-    def _forget(self, keys: Iterable[str]) -> None:
-        try:
-            self.store.delete(keys)
-        except StorageError:
-            return  # litter that the next leader deletes
-
-    def _remove_vectors(self, commits: Iterable[bytes]) -> None:
+    def _remove_vectors(self, commits: Sequence[bytes]) -> None:
         """Remove the vectors that this writer wrote as a leader, and that the version does not name."""
-        text = b"".join(commits)
         for shell in self.shells:
-            vectors = [one for one in shell.vectors if one.path_or_inline_dv.encode() not in text]
-            remove_vectors(self.store, vectors)
-            shell.vectors = []
-
-
-class _Committer(FileCommitter):
-    """A committer that reads each commit file once: several transactions are checked against the same ones."""
-
-    def read(self, first: int, last: int) -> tuple[bytes | None, ...]:
-        held = [self.held(version) for version in range(first, last + 1)]
-        return tuple(held) if None not in held else super().read(first, last)
-
-
-class _Shell(driver.Shell):
-    """Carries out the effects of a leader. The rows of winners are compared with the leader's own reads only."""
-
-    def __init__(self, writer: _Writer, others: dict[str, Listed]) -> None:
-        super().__init__(
-            writer.store,
-            writer.committer,
-            {writer.prepared.txn_id: writer.checks},
-            writer.policy,
-            writer.inline_vectors,
-            writer.clock,
-            writer.sleep,
-            writer.uniform,
-        )
-        self.writer, self.others = writer, others
-
-    def perform(self, effect: effects.Effect) -> effects.Reply:
-        if isinstance(effect, effects.TryCommit):
-            listed = self.writer.listed_at
-            if listed is not None and not intents.may_put(self.clock() - listed):
-                return effects.Failed(_Stale("the listing of the intents is too old"))
-        if isinstance(effect, effects.MatchRows | effects.ConfirmRows) and effect.txn_id in self.others:
-            return effects.Failed(StoreError("rows are compared by the transaction's own writer"))
-        if isinstance(effect, effects.Pause) and effect.reason == "lost":
-            return effects.Elapsed(self.clock() - self.started)
-        return super().perform(effect)
+            shell.clean_up(commits)
 
 
 # --- from outside -----------------------------------------------------------------------------------------------------

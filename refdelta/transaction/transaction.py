@@ -165,6 +165,10 @@ class Transaction:
             self.properties, options.get("app_id"), options.get("app_version"), self.started_ms
         )
         check_recorded(self._applications, self._recorded)
+        if self.properties.group == "intents" and snapshot is not None:
+            from refdelta.transaction import intents
+
+            intents.look(store)
 
     def __enter__(self) -> Self:
         return self
@@ -730,10 +734,9 @@ class Transaction:
             # The hooks after a version run once, and so does an auto-compaction: with its first transaction.
             self.result_snapshot = None if outcome.member else group.snapshot
         elif outcome.version is not None:
-            # Of a version with members, its leader writes the checkpoint.
-            checkpoint = self.properties.create_checkpoint if outcome.puts else False
+            # Of a version with members, the first one does the work after it: a leader may be none of them.
             new = {add.path for add in written}
-            self.result_snapshot = self._after(outcome.version, outcome.log, new, checkpoint=checkpoint)
+            self.result_snapshot = self._after(outcome.version, outcome.log, new, works=not outcome.member)
             newest = self.result_snapshot is not None and self.result_snapshot.version == outcome.version
             self.alone = newest and outcome.attempts == 1
         return CommitResult(
@@ -814,21 +817,20 @@ class Transaction:
         return {**described.metrics, "execution_time_ms": elapsed, "num_retries": retries}
 
     def _after(
-        self, version: int, commits: Sequence[bytes] | None, written: Collection[str], *, checkpoint: bool | None
+        self, version: int, commits: Sequence[bytes] | None, written: Collection[str], *, works: bool
     ) -> Snapshot | None:
-        """Run the post-commit hooks; returns the snapshot after the commit, or None if it cannot be read."""
+        """Run the post-commit hooks, if ``works``; returns the snapshot after the commit, or None if it cannot be
+        read.
+        """
         snapshot = None
         try:
             if commits is not None:
                 snapshot = follow(self.store, self.snapshot, commits, new=written)
             else:
                 snapshot = self.snapshot.advance() if self.snapshot else load_snapshot(self.store)
-            after_commit(
-                snapshot,
-                committed=version,
-                checkpoint=checkpoint,
-                cleanup=self.properties.cleanup_expired_logs,
-            )
+            if works:
+                checkpoint, cleanup = self.properties.create_checkpoint, self.properties.cleanup_expired_logs
+                after_commit(snapshot, committed=version, checkpoint=checkpoint, cleanup=cleanup)
         except Exception as error:  # noqa: BLE001
             failed(version, error)
         return snapshot

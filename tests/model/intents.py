@@ -50,6 +50,7 @@ SWITCHES: Final = {
     "9 listing": "an old listing is not put",
     "10 settle": "a put in doubt is settled before the next version",
     "10 vectors": "vectors are kept while a put is in doubt",
+    "10 ahead": "what is read ahead waits until the put is settled",
     "11 protocol": "a leader stops where the metadata changed",
 }
 """The parts of the rules, by the number of their rule."""
@@ -95,7 +96,9 @@ class Entry(NamedTuple):
 
 
 class Local(NamedTuple):
-    """How far a writer is."""
+    """How far a writer is. One that leads for others has its result already; ``ahead`` are the intents that it listed
+    while a put of its own was under way.
+    """
 
     tx: Tx
     phase: str = "new"
@@ -107,6 +110,9 @@ class Local(NamedTuple):
     withdraws: bool = False
     files_ms: int = 0
     leads: int = 0
+    stays: int = 0
+    ahead: tuple[tuple[Tx, int, int], ...] | None = None
+    old_ahead: bool = False
     seen_metadata: int = 0
     result: str = ""
     version: int = -1
@@ -159,6 +165,7 @@ class Scenario:
         suspects: whether a writer that waits may be taken for dead, and its work run again.
         skips: times that a leader cannot read enough to check a transaction, or has no room for it.
         leads: how often each writer leads.
+        stays: how often a leader whose own transaction is committed leads for others.
         alone: whether writers may go alone without an intent.
         withdraws: whether writers withdraw.
         later: more writers, which begin at any time.
@@ -178,6 +185,7 @@ class Scenario:
     suspects: bool = False
     skips: int = 0
     leads: int = 1
+    stays: int = 0
     alone: bool = False
     withdraws: bool = False
     later: tuple[str | None, ...] = ()
@@ -360,7 +368,12 @@ class Explorer:
             files=world.files & kept,
             intents=frozenset((tx, WEEK_MS, files) for tx, _, files in world.intents),
             locals=tuple(
-                one._replace(files_ms=WEEK_MS, old_listing=bool(one.listed or one.plan)) for one in world.locals
+                one._replace(
+                    files_ms=WEEK_MS,
+                    old_listing=bool(one.listed or one.plan),
+                    old_ahead=one.ahead is not None,
+                )
+                for one in world.locals
             ),
         )
 
@@ -402,8 +415,15 @@ class Explorer:
         if world.faults:
             yield (
                 "dies",
-                _set(world._replace(faults=world.faults - 1), at, local._replace(phase="dead", plan=None, listed=())),
+                _set(
+                    world._replace(faults=world.faults - 1),
+                    at,
+                    local._replace(phase="dead", plan=None, listed=(), ahead=None),
+                ),
             )
+        if local.phase in ("planned", "doubt") and local.ahead is None and local.stays < self.scenario.stays:
+            ahead = local._replace(ahead=tuple(sorted(world.intents)), old_ahead=False)
+            yield "lists the intents for the version after its own", _set(world, at, ahead)
         match local.phase:
             case "new":
                 yield from self._put_intent(world, at, local)
@@ -495,14 +515,19 @@ class Explorer:
     # --- a leader ---
 
     def _decide(
-        self, world: World, at: int, local: Local, listed: tuple[tuple[Tx, int, int], ...]
+        self,
+        world: World,
+        at: int,
+        local: Local,
+        listed: tuple[tuple[Tx, int, int], ...],
+        assumed: dict[int, Entry] | None = None,
     ) -> Iterator[tuple[str, World]]:
         """Reads the log, checks the intents, and encodes the next version."""
-        log = dict(world.log)
+        log = dict(world.log) if assumed is None else assumed
         newest = max(log)
         if newest >= self.scenario.versions:
             return
-        back = _set(world, at, _waits_again(local))
+        back = _set(world, at, _stops(local))
         since = [entry for version, entry in log.items() if version > local.tx.base]
         if local.old_listing and "9 listing" not in self.off:
             yield "has an old listing", back
@@ -514,7 +539,7 @@ class Explorer:
             yield "reports that it failed (alone)", _end(world, at, local, "failed")
             return
         own = (local.tx, -1, local.files_ms)
-        candidates = [own, *listed]
+        candidates = [*listed] if local.result or assumed else [own, *listed]
         for reverse in (False, True) if len(candidates) > 1 else (False,):
             order = candidates[::-1] if reverse else candidates
             for skipped in (None, *([tx.id for tx, _, _ in order] if world.skips else [])):
@@ -525,7 +550,7 @@ class Explorer:
                     continue
                 files = world.files if entry.vector is None else world.files | {entry.vector}
                 planned = local._replace(
-                    phase="planned", plan=(newest + 1, entry, self._identity(log[newest])), listed=()
+                    phase="planned", plan=(newest + 1, entry, self._identity(log[newest])), listed=(), doubt=False
                 )
                 fewer = world._replace(files=files, skips=world.skips - (skipped is not None))
                 note = f", leaving out {skipped}" if skipped else ""
@@ -604,7 +629,7 @@ class Explorer:
         version, entry, _ = local.plan
         if local.old_listing and "9 listing" not in self.off:
             # Also in doubt: what the version names decides, not who put it, so other bytes may be put, too.
-            yield "lists anew, since its listing is old", _set(world, at, _waits_again(local))
+            yield "lists anew, since its listing is old", _set(world, at, _stops(local))
             return
         after, created = self._put(world, version, entry)
         if created:
@@ -620,7 +645,8 @@ class Explorer:
         if created:
             carried_out = self._put(less, version, entry)[0]
             yield f"puts version {version}, whose reply is lost", _set(carried_out, at, doubts)
-            yield f"puts version {version} and dies", _set(carried_out, at, local._replace(phase="dead", plan=None))
+            dead = local._replace(phase="dead", plan=None, ahead=None)
+            yield f"puts version {version} and dies", _set(carried_out, at, dead)
 
     def _in_doubt(self, world: World, local: Local) -> World:
         assert local.plan is not None
@@ -636,6 +662,10 @@ class Explorer:
             further = entry._replace(mark=f"{entry.mark}+")
             goes_on = local._replace(phase="planned", plan=(version + 1, further, found.object))
             yield f"goes on with version {version + 1} without reading version {version}", _set(world, at, goes_on)
+        if "10 ahead" in self.off and local.ahead is not None:
+            # It takes its version for the next one of the log, as if the put had been acknowledged.
+            taken = local._replace(phase="listed", listed=local.ahead, ahead=None, plan=None)
+            yield from self._decide(world, at, taken, taken.listed, {**dict(world.log), version: entry})
         if found is None:
             yield f"reads no version {version}", _set(world, at, local._replace(phase="planned"))
         elif found.mark == entry.mark:
@@ -646,7 +676,7 @@ class Explorer:
             certain = before is not None and self._identity(before) == local.plan[2]
             gone = {entry.vector} if certain else set()
             left = world._replace(files=world.files - gone)
-            yield f"reads another version {version}", _set(left, at, _waits_again(local))
+            yield f"reads another version {version}", _set(left, at, _stops(local))
 
     def _confirm(self, world: World, at: int, local: Local) -> Iterator[tuple[str, World]]:
         assert local.plan is not None
@@ -656,20 +686,35 @@ class Explorer:
             left = world.log
             if version < len(world.truth) and world.truth[version].mark != entry.mark:
                 left = tuple(one for one in left if one[0] != version or one[1].mark != entry.mark)
-            yield "does not know", _end(world._replace(log=left), at, local, "unknown")
+            yield "does not know", _end(world._replace(log=left), at, local, local.result or "unknown")
             return
         mine = local._replace(phase="done", listed=(), plan=None, version=version)
+        if local.result:  # it leads for others, which find themselves in the version
+            mine = mine._replace(version=local.version)
+        told = local.result or None
+        if told is None:
+            told = self._told(world, local, entry)
+        named_ids = {tx.id for tx in entry.members} | {tx.id for tx, _ in entry.refused} | entry.withdrawn
+        swept = world._replace(intents=frozenset(one for one in world.intents if one[0].id not in named_ids))
+        after = mine._replace(result=told, ahead=None) if told else _waits_again(local)
+        yield f"has put version {version}, and is {told or 'not in it'}", _set(swept, at, after)
+        if world.deletions and swept.intents != world.intents:
+            yield f"has put version {version}, and deletes no intent", _set(world, at, after)
+        if told == "committed" and local.stays < self.scenario.stays:
+            # Its intents, if it has read ahead, are those of before: some are members of its version.
+            listed = tuple(sorted(world.intents)) if local.ahead is None else local.ahead
+            old = local.ahead is not None and local.old_ahead
+            stays = after._replace(phase="listed", listed=listed, old_listing=old, stays=local.stays + 1, doubt=False)
+            yield f"has put version {version}, and leads for others", _set(world, at, stays)
+
+    @staticmethod
+    def _told(world: World, local: Local, entry: Entry) -> str | None:
         told = "committed" if any(tx.id == local.tx.id for tx in entry.members) else None
         if told is None and local.tx.id in entry.withdrawn and not set(local.tx.replaces) & _members(world):
             told = "failed"
         if told is None and any(tx.id == local.tx.id for tx, _ in entry.refused):
             told = "failed"
-        named_ids = {tx.id for tx in entry.members} | {tx.id for tx, _ in entry.refused} | entry.withdrawn
-        swept = world._replace(intents=frozenset(one for one in world.intents if one[0].id not in named_ids))
-        after = mine._replace(result=told) if told else _waits_again(local)
-        yield f"has put version {version}, and is {told or 'not in it'}", _set(swept, at, after)
-        if world.deletions and swept.intents != world.intents:
-            yield f"has put version {version}, and deletes no intent", _set(world, at, after)
+        return told
 
 
 def _members(world: World) -> set[str]:
@@ -681,11 +726,18 @@ def _set(world: World, at: int, local: Local) -> World:
 
 
 def _end(world: World, at: int, local: Local, result: str) -> World:
-    return _set(world, at, local._replace(phase="done", result=result, listed=(), plan=None))
+    return _set(world, at, local._replace(phase="done", result=result, listed=(), plan=None, ahead=None))
 
 
 def _waits_again(local: Local) -> Local:
-    return local._replace(phase="waiting", plan=None, listed=(), old_listing=False, doubt=False, withdraws=False)
+    return local._replace(
+        phase="waiting", plan=None, listed=(), ahead=None, old_listing=False, doubt=False, withdraws=False
+    )
+
+
+def _stops(local: Local) -> Local:
+    """A leader that leads no more: it waits for its own transaction, if that is not decided."""
+    return _waits_again(local)._replace(phase="done" if local.result else "waiting")
 
 
 def _with_intent(world: World, tx: Tx, age_ms: int, files_ms: int) -> World:
@@ -717,6 +769,9 @@ SCENARIOS: Final = {
     "vectors": Scenario(("r", None), faults=1, weeks=1, versions=3),
     "drop": Scenario((None, None), faults=1, drops=1, foreign=1, versions=2),
     "deleted": Scenario((None, None), faults=1, leads=2, deletions=1),
+    "stays": Scenario((None, None), faults=1, stays=1, versions=2),
+    "stays, cleanup": Scenario((None,), later=(None,), stays=1, foreign=1, cleanups=1, versions=3),
+    "stays, week": Scenario((None, None), stays=1, weeks=1, versions=2),
 }
 """What the tests explore whole."""
 
@@ -738,6 +793,7 @@ BROKEN_BY: Final = {
     "9 listing": "week",
     "10 settle": "alone",
     "10 vectors": "rows",
+    "10 ahead": "stays",
     "11 protocol": "metadata",
 }
 """The scenario that shows what each part of the rules is for."""
@@ -756,6 +812,7 @@ EVERYTHING: Final = Scenario(
     suspects=True,
     skips=1,
     leads=3,
+    stays=2,
     alone=True,
     withdraws=True,
     versions=7,

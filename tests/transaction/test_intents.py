@@ -1,6 +1,6 @@
 """Commits by intents: several writers share versions without a server.
 
-Tests of core.commit.intent_file, core.commit.leading.
+Tests of core.commit.intent_file, core.commit.leading, transaction.leader, transaction.traffic.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import refdelta
 from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.core.commit.intent_file import FOLDER, decode_intent, encode_intent, hash_of, intent_key, prepared_of
 from refdelta.core.commit.intents import FILES_MS, FRESH_MS, RULES, WINDOW, Candidate, Head, Named, fate, left_out
 from refdelta.errors import CommitFailedError, ConcurrentModificationError, InvalidArgumentError
-from refdelta.transaction import intents
+from refdelta.transaction import background, intents, leader, post_commit
+from refdelta.transaction.traffic import Traffic
+from refdelta_storage import Committed, MemoryStore, Unknown
 from tiers import budget
 
 ALWAYS = CommitProperties(group="always")
@@ -151,6 +155,7 @@ def test_appends_of_several_writers_share_versions(tmp_path):
     assert all_at_once(*(lambda n=n: append(n) for n in range(5))) == [None] * 5
     assert ids(uri) == sorted(n * 10 + k for n in range(5) for k in range(3))
     assert max(members(uri)) > 1
+    refdelta.settle()
     history = {commit["version"]: commit.get("members", []) for commit in DeltaTable(uri).history()}
     assert {
         place: history[place[0]][place[1]]["userMetadata"] for place in told if place[1] is not None
@@ -159,6 +164,16 @@ def test_appends_of_several_writers_share_versions(tmp_path):
     assert not [*Path(uri, FOLDER).iterdir()]
     named = [m["txnId"] for commit in DeltaTable(uri).history() for m in commit.get("members", [commit])]
     assert len(named) == len(set(named)) == 16
+
+
+def test_the_first_member_of_a_version_does_the_work_after_it(tmp_path, monkeypatch):
+    uri, done = table(tmp_path, []), []
+    monkeypatch.setattr(post_commit, "_write_checksum", lambda snapshot: done.append(snapshot.version))
+    rows = pa.table({"id": [1]})
+    append = lambda: write_deltalake(uri, rows, mode="append", commit_properties=ALWAYS)  # noqa: E731
+    assert all_at_once(*[append] * 5) == [None] * 5
+    assert max(members(uri)) > 1
+    assert sorted(done) == [*range(1, DeltaTable(uri).version() + 1)]
 
 
 def test_deletes_of_different_rows_of_a_file_share_its_vector(tmp_path):
@@ -266,6 +281,223 @@ def test_replaces_needs_a_group(tmp_path):
     with pytest.raises(InvalidArgumentError, match="group"):
         DeltaTable(uri).delete("id = 1", commit_properties=CommitProperties(group="none"))
     assert issubclass(ConcurrentModificationError, CommitFailedError)
+
+
+# --- whether writers share ------------------------------------------------------------------------------------------
+
+
+def test_two_writers_put_no_intents(tmp_path):
+    """Each sees the other in every version; with one other writer there is nothing to gain."""
+    uri = table(tmp_path)
+    handles = [DeltaTable(uri), DeltaTable(uri)]
+    turn = threading.Barrier(2)
+
+    def append(number):
+        for k in range(6):
+            turn.wait()
+            if k % 2 == number:
+                rows = pa.table({"id": [100 * number + k]})
+                write_deltalake(
+                    handles[number], rows, mode="append", commit_properties=CommitProperties(group="intents")
+                )
+
+    assert all_at_once(lambda: append(0), lambda: append(1)) == [None] * 2
+    assert not Path(uri, FOLDER).exists()
+    assert DeltaTable(uri).version() == 6
+
+
+def test_a_writer_shares_with_two_others():
+    traffic = Traffic()
+    traffic.saw(["own", "a"], 10.0)
+    assert not traffic.shares(10.0, "own")
+    traffic.saw(["b"], 11.0)
+    assert traffic.shares(11.0, "own")
+    assert traffic.shares(12.0, "own")
+    assert not traffic.shares(12.5, "own")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shares"), [("", "a", False), ("a", "a", True), ("a", "b", False), ("", "ab", True)]
+)
+def test_a_writer_shares_where_intents_wait(first, second, shares):
+    """Several, or one that was there before: it waits in vain while this writer wins all versions."""
+    store, traffic = MemoryStore("looks"), Traffic()
+    for number, there in enumerate((first, second)):
+        for key in [info.key for info in store.list()]:
+            store.delete([key])
+        for name in there:
+            store.put(intent_key(0, name), b"")
+        traffic.look(store, 10.0 * number)
+        background.settle(store.uri)
+    assert traffic.shares(time.monotonic(), "own") == shares
+
+
+def test_a_transaction_that_always_loses_is_put_as_an_intent(tmp_path, monkeypatch):
+    """Where one writer wins all versions, only intents show that there are others."""
+    uri = table(tmp_path)
+    other, losses = DeltaTable(uri), 0
+    put = leader.FileCommitter._put
+
+    def loses(committer, version, data):
+        nonlocal losses
+        if not isinstance(committer, leader.Committer) and b'"user":"slow"' in data:
+            losses += 1
+            write_deltalake(other, pa.table({"id": [100 + losses]}), mode="append")
+        return put(committer, version, data)
+
+    monkeypatch.setattr(leader.FileCommitter, "_put", loses)
+    how = CommitProperties(group="intents", custom_metadata={"user": "slow"})
+    write_deltalake(uri, pa.table({"id": [9]}), mode="append", commit_properties=how)
+    assert losses == 8
+    assert "leadMs" in DeltaTable(uri).history(1)[0]
+    assert ids(uri) == [1, 2, 3, 4, 9, *range(101, 109)]
+
+
+# --- a leader that goes on ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stays(monkeypatch):
+    """A leader in the background ends only when it is waited for."""
+    monkeypatch.setattr(leader, "IDLE_SECONDS", 600.0)
+    yield
+    refdelta.settle()
+
+
+def until(condition) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it does not come to that")
+
+
+def begun(uri: str) -> str:
+    """A leader is in the background, after version 1 with a transaction of another writer. Returns the table."""
+    lay(uri, append_nine)
+    write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    assert members(uri)[0] == 2
+    return uri
+
+
+def is_member(uri: str, txn_id: str) -> bool:
+    return DeltaTable(uri).outcome(txn_id).kind == "member"
+
+
+def test_a_leader_commits_several_groups_in_a_row(tmp_path, stays):
+    uri = begun(table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"}))
+    for number in range(3):
+        one = lay(uri, lambda t, n=number: t.delete(f"id = {n}"))
+        until(lambda one=one: is_member(uri, one))
+    assert DeltaTable(uri).version() == 4
+    refdelta.settle()
+    assert ids(uri) == [3, 4, 5, 6, 7, 9, 10]
+    assert not [*Path(uri, FOLDER).iterdir()]
+    assert len([*Path(uri).glob("*.bin")]) <= 3
+    late = lay(uri, append_nine)
+    time.sleep(0.1)
+    assert DeltaTable(uri).outcome(late).kind == "open"  # no leader any more
+
+
+def test_a_leader_reads_ahead_while_its_put_is_under_way(tmp_path, stays, monkeypatch):
+    uri = begun(table(tmp_path))
+    looked, commit, look = threading.Event(), leader.Committer.commit, leader.Leader.look
+    ahead = []
+
+    def slow(committer, version, data):
+        looked.clear()
+        ahead.append(looked.wait(60))
+        return commit(committer, version, data)
+
+    def noted(self):
+        found = look(self)
+        looked.set()
+        return found
+
+    monkeypatch.setattr(leader.Leader, "look", noted)
+    monkeypatch.setattr(leader.Committer, "commit", slow)
+    one = lay(uri, append_nine)
+    until(lambda: is_member(uri, one))
+    assert ahead == [True]
+
+
+def test_row_ids_and_times_follow_each_other_in_the_versions_of_a_leader(tmp_path, stays):
+    uri = table(tmp_path, **{"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"})
+    begun(uri)
+    for _ in range(2):
+        some = [lay(uri, append_nine), lay(uri, append_nine)]
+        until(lambda some=some: is_member(uri, some[0]) and is_member(uri, some[1]))
+    times, first = [], []
+    for version in range(DeltaTable(uri).version() + 1):
+        lines = map(json.loads, Path(uri, f"_delta_log/{version:020d}.json").read_text().splitlines())
+        for line in lines:
+            times += [line["commitInfo"]["inCommitTimestamp"]] if "commitInfo" in line else []
+            first += [line["add"]["baseRowId"]] if "add" in line else []
+    assert times == sorted(set(times))
+    assert sorted(first) == [0, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_leader_settles_a_put_whose_reply_is_lost(tmp_path, stays, monkeypatch):
+    uri = begun(table(tmp_path))
+    put, lost = leader.Committer._put, []
+
+    def loses(committer, version, data):
+        outcome, winner = put(committer, version, data)
+        if isinstance(outcome, Committed) and not lost:
+            lost.append(version)
+            return Unknown(OSError("the reply is lost")), None
+        return outcome, winner
+
+    monkeypatch.setattr(leader.Committer, "_put", loses)
+    for _ in range(2):
+        one = lay(uri, append_nine)
+        until(lambda one=one: is_member(uri, one))
+    assert lost == [2]
+    assert DeltaTable(uri).version() == 3
+    assert ids(uri) == [1, 2, 3, 4, 9, 9, 9, 10]
+
+
+def test_a_leader_ends_where_another_one_or_other_metadata_is_there(tmp_path, stays):
+    uri = begun(table(tmp_path))
+    one = prepared(uri, append_nine)
+    DeltaTable(uri).alter.add_columns(pa.field("b", pa.int64()))
+    base = Path(uri, "_delta_log", f"{one.read_version:020d}.json").read_bytes()
+    Path(uri, intent_key(1, one.txn_id)).write_bytes(encode_intent(one, 1, hash_of(base), now_ms=2**60))
+    until(lambda: not background._tasks)
+    assert DeltaTable(uri).outcome(one.txn_id).kind == "open"
+    assert DeltaTable(uri).version() == 2
+
+
+ENDS = """
+import sys
+import pyarrow as pa
+from refdelta import CommitProperties, write_deltalake
+from refdelta.transaction import background, leader
+leader.IDLE_SECONDS = leader.TERM_SECONDS = 3600.0
+how = CommitProperties(group="always")
+write_deltalake(sys.argv[1], pa.table({"id": [10]}), mode="append", commit_properties=how)
+print(len(background._tasks), flush=True)
+"""
+
+
+def test_a_process_ends_although_it_leads(tmp_path):
+    uri = table(tmp_path)
+    lay(uri, append_nine)
+    done = subprocess.run([sys.executable, "-c", ENDS, uri], stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    assert done.stdout == "1\n"
+    assert ids(uri) == [1, 2, 3, 4, 9, 10]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_leader_ends_before_a_fork(tmp_path, stays):
+    uri = begun(table(tmp_path))
+    assert background._tasks
+    child = os.fork()
+    if not child:
+        os._exit(len(background._tasks))
+    assert os.waitpid(child, 0)[1] == 0
+    assert not background._tasks
+    assert ids(uri) == [1, 2, 3, 4, 9, 10]
 
 
 # --- kills ----------------------------------------------------------------------------------------------------------

@@ -288,6 +288,7 @@ def _rows(text: str | None) -> Rows:
 
 class _Member(msgspec.Struct, rename="camel"):
     txn_id: Any = None
+    writer: str = ""
 
 
 class _Info(msgspec.Struct, rename="camel"):
@@ -306,9 +307,9 @@ class _Line(msgspec.Struct, rename="camel"):
 _LINE: Final = msgspec.json.Decoder(_Line)
 
 
-def names_in(data: bytes) -> tuple[Named, int | None, str]:
+def names_in(data: bytes) -> tuple[Named, int | None, tuple[str, ...]]:
     """The transactions that a commit file names; the working time of its leader in milliseconds, if it had one; and the
-    name of its writer, empty if it has none.
+    names of the writers of its members, each empty for one that has none.
 
     This engine writes commitInfo first; of a commit without it there, no transaction is known.
     """
@@ -317,8 +318,9 @@ def names_in(data: bytes) -> tuple[Named, int | None, str]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         info = None
     if info is None:
-        return Named(), None, ""
-    members = [one.txn_id for one in info.members] or [info.txn_id]
+        return Named(), None, ("",)
+    members = info.members or [_Member(info.txn_id, info.writer)]
     # The version that withdraws a transaction has a name of its own, which is no member's.
-    found = tuple(name for name in members if isinstance(name, str))
-    return Named(members=found, refused=info.refused, withdrawn=frozenset(info.withdrawn)), info.lead_ms, info.writer
+    found = tuple(one.txn_id for one in members if isinstance(one.txn_id, str))
+    named = Named(members=found, refused=info.refused, withdrawn=frozenset(info.withdrawn))
+    return named, info.lead_ms, tuple(one.writer for one in members)

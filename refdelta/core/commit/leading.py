@@ -6,6 +6,8 @@ It differs from :func:`~refdelta.core.commit.loop.group_loop` in this:
   (:func:`~refdelta.core.commit.intents.left_out`).
 * The version names the intents that conflict, with the reasons, and the earlier tries of those that it names.
 * It ends when another leader wins a version: its members are done, and the others are better listed anew.
+* A leader may have no transaction of its own, as one that goes on after its own is committed. Then it has a member that
+  changes nothing and is part of no version: it knows the clock and the free row ids after all versions.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Chain:
     def __init__(self) -> None:
         self.named: dict[int, Named] = {}
         self.hashes: dict[int, str] = {}
-        self.writers: dict[int, str] = {}
+        self.writers: dict[int, tuple[str, ...]] = {}
         self.lead_ms: int | None = None
         """The working time of the last leader, in milliseconds."""
         self.led: set[int] = set()
@@ -76,12 +78,13 @@ def check_loop(member: Member, last: int) -> effects.Steps[None]:
 
 
 def lead_loop(
-    own: Listed, others: Sequence[Listed], chain: Chain, limits: Limits, lead_ms: Callable[[], int]
+    own: Listed | Member, others: Sequence[Listed], chain: Chain, limits: Limits, lead_ms: Callable[[], int]
 ) -> effects.Steps[None]:
     """Commit the leader's own transaction, together with the intents that stand.
 
     Args:
-        own: the leader's own transaction.
+        own: the leader's own transaction; of a leader that has none, a member that changes nothing, whose operation is
+            one that shares versions. It may be used again for the next version.
         others: the intents.
         chain: the commit files that were read so far; filled further.
         limits: the limits.
@@ -92,7 +95,8 @@ def lead_loop(
         another leader was faster, or its own may not be committed any more: the log has its fate.
 
     Raises:
-        As :func:`~refdelta.core.commit.loop.commit_loop`, but for conflicts.
+        As :func:`~refdelta.core.commit.loop.commit_loop`, but for conflicts. That of a member that changes nothing is
+            its ``outcome``: the metadata has changed, and such a leader has to stop.
     """
     return _LeadLoop(own, others, chain, limits, lead_ms).run()
 
@@ -108,12 +112,17 @@ class _CheckLoop(Loop):
 
 class _LeadLoop(Loop):
     def __init__(
-        self, own: Listed, others: Sequence[Listed], chain: Chain, limits: Limits, lead_ms: Callable[[], int]
+        self, own: Listed | Member, others: Sequence[Listed], chain: Chain, limits: Limits, lead_ms: Callable[[], int]
     ) -> None:
-        self.own, self.chain, self.lead_ms = own, chain, lead_ms
-        self.listed = {one.head.id: one for one in (own, *others)}
+        # Whether its own member is in no version.
+        self.beside = isinstance(own, Member)
+        self.own = own if isinstance(own, Member) else own.member
+        listed = others if isinstance(own, Member) else (own, *others)
+        self.chain, self.lead_ms = chain, lead_ms
+        self.listed = {one.head.id: one for one in listed}
         gone = replaced(one.head for one in self.listed.values())
-        super().__init__([one.member for name, one in self.listed.items() if name not in gone], limits)
+        members = [one.member for name, one in self.listed.items() if name not in gone]
+        super().__init__([*members, self.own] if self.beside else members, limits)
         self.led = False
 
     def run(self) -> effects.Steps[None]:
@@ -121,7 +130,7 @@ class _LeadLoop(Loop):
             return
         while self.members:
             self._leave_out()
-            if not self.members or self.own.member not in self.members:
+            if self.own not in self.members or (self.beside and len(self.members) == 1):
                 return
             for member in self.members:
                 member.stale = True  # the names in the version change with it
@@ -137,9 +146,10 @@ class _LeadLoop(Loop):
 
     def _leave_out(self) -> None:
         """Set the intents aside that may not be members of the next version."""
-        for member in list(self.members):
+        for member in [one for one in self.members if one is not self.own or not self.beside]:
             one = self.listed[member.prepared.txn_id]
-            if left_out(self._candidate(one)) is not None or self._earlier(one):
+            apart = member is not self.own and not may_share(member, [self.own])
+            if apart or left_out(self._candidate(one)) is not None or self._earlier(one):
                 self.members.remove(member)
 
     def _candidate(self, one: Listed) -> Candidate:
@@ -185,15 +195,22 @@ class _LeadLoop(Loop):
     # --- the log ---
 
     def _sharing(self) -> effects.Steps[list[Member]]:
-        """The members of the next version: the leader's own among them."""
-        own = self.own.member
-        self.members.sort(key=lambda member: member is not own)  # stable: the oldest first, after the leader's own
-        self.members = [own, *(one for one in self.members if one is not own and may_share(one, [own]))]
-        found: list[Member] = yield from super()._sharing()
-        for member in found:
+        """The members of the next version: the leader's own among them, if it has one."""
+        own = self.own
+        self.members.remove(own)
+        if not self.beside:
+            self.members.insert(0, own)  # the oldest first, after the leader's own
+            return (yield from super()._sharing())
+        try:
+            return (yield from super()._sharing())
+        finally:
+            self.members.append(own)
+
+    def _encode_body(self) -> effects.Steps[None]:
+        for member in self.body.members:
             # Only the leader's own have passed all versions since those that it read with the snapshot.
-            member.row_ids, member.clock = own.row_ids, own.clock
-        return found
+            member.row_ids, member.clock = self.own.row_ids, self.own.clock
+        yield from super()._encode_body()
 
     def _step_over_all(self, winners: Sequence[bytes]) -> effects.Steps[bool]:
         for version, data in enumerate(winners, self.base + 1):
