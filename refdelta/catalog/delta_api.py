@@ -6,7 +6,8 @@ The client and the server share them. Names are those of the API, in snake case 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeAlias
+import threading
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -63,6 +64,19 @@ _Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 TableType: TypeAlias = Literal["MANAGED", "EXTERNAL"]
 Operation: TypeAlias = Literal["READ", "READ_WRITE"]
+
+
+_T = TypeVar("_T")
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
+_MAKING = threading.Lock()
+
+
+def decoder_of(kind: type[_T]) -> msgspec.json.Decoder[_T]:
+    """A decoder of bodies, made by one thread at a time: see :func:`refdelta.core.log.codec.decode_json`."""
+    with _MAKING:
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+        return _DECODERS[kind]
 
 
 class Wire(msgspec.Struct, rename="kebab", omit_defaults=True, kw_only=True, frozen=True):

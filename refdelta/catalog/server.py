@@ -399,7 +399,7 @@ async def _body(request: Request, announced: int) -> bytes:
 
 def _decoded(body: bytes, kind: type[_T]) -> _T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return api.decoder_of(kind).decode(body)
     except msgspec.ValidationError as error:
         raise invalid(f"the body is not as the API has it: {_line(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

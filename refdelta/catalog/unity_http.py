@@ -287,14 +287,14 @@ def _read(
         raise RequestError(f"{what}: the reply has more than {_LARGEST_REPLY} bytes", status=status, certain=False)
     if 200 <= status < 300:
         try:
-            return msgspec.json.decode(content or b"null", type=kind)
+            return api.decoder_of(kind).decode(content or b"null")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reason = _shown(str(error), secrets)
             raise RequestError(
                 f"{what}: the reply is not as the API has it: {reason}", status=None, certain=False
             ) from None
     try:
-        found = msgspec.json.decode(content, type=api.ApiErrorReply).error
+        found = api.decoder_of(api.ApiErrorReply).decode(content).error
         name, message = found.type, found.message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         name, message = "", ""

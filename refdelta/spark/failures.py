@@ -121,6 +121,9 @@ class _ErrorRecord(msgspec.Struct):
     attributes: dict[str, Any]
 
 
+_RECORD = msgspec.json.Decoder(_ErrorRecord)
+
+
 class SparkUnavailableError(DeltaError):
     """Spark cannot run: PySpark is not installed, the session has ended, or the workers' Python lacks this package."""
 
@@ -148,7 +151,7 @@ def from_text(text: str) -> DeltaError | None:
     if found is None:
         return None
     try:
-        record = msgspec.json.decode(base64.b64decode(found.group(1)), type=_ErrorRecord)
+        record = _RECORD.decode(base64.b64decode(found.group(1)))
         kind = getattr(errors, record.kind, None)
         if not (isinstance(kind, type) and issubclass(kind, DeltaError)):
             return None

@@ -99,13 +99,16 @@ class _ChecksumFile(msgspec.Struct, kw_only=True, rename="camel"):
     histogram_opt: FileSizeHistogram | None = None
 
 
+_DECODER = msgspec.json.Decoder(_ChecksumFile)
+
+
 def decode_checksum(data: bytes, file: str) -> VersionChecksum:
     """Read a ``.crc`` file. Fields that this engine has no use for (``allFiles``) are passed over.
 
     Raises:
         InvalidLogError: it is not a version checksum. A reader that only wants a short cut does without it then.
     """
-    raw = decode_json(data, file, _ChecksumFile)
+    raw = decode_json(data, file, _DECODER)
     if raw.num_metadata != 1 or raw.num_protocol != 1:
         raise InvalidLogError("numMetadata and numProtocol are 1 in every checksum", file=file)
     deleted = raw.deleted_record_counts_histogram_opt

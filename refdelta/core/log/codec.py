@@ -242,14 +242,17 @@ def _reason(error: Exception) -> str:
     return f"not valid JSON: {text}"
 
 
-def decode_json(data: bytes, file: str, kind: type[_T]) -> _T:
+def decode_json(data: bytes, file: str, decoder: msgspec.json.Decoder[_T]) -> _T:
     """Decode a file that holds one JSON object, such as a version checksum. Unknown fields are ignored.
+
+    Decoders are made where their modules are imported: msgspec (0.22) ends the process where two threads at once are
+    the first ones that decode to a struct, or convert to it.
 
     Raises:
         InvalidLogError: the file holds something else.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoder.decode(data)
     except BAD_INPUT as error:
         raise InvalidLogError(_reason(error), file=file) from None
 

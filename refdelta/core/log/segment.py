@@ -254,6 +254,9 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     tags: dict[str, str | None] | None = None
 
 
+msgspec.json.Decoder(LastCheckpoint)  # see decode_json: what is converted to has been met since the import
+
+
 def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
     """Read ``_last_checkpoint``.
 

@@ -259,6 +259,9 @@ class _Recorded(msgspec.Struct, rename="camel"):
     deletion_vector: DeletionVectorDescriptor | None = None
 
 
+msgspec.json.Decoder(_Recorded)  # see decode_json
+
+
 def recorded_relocations(winner: Footprint) -> dict[str, Relocation]:
     """The recorded places of the rows that a winner has compacted, by normalized path of the input. Empty if it moves
     no rows, has no valid record, or one with an input that it does not remove. See also :func:`agrees`.

@@ -88,6 +88,9 @@ class Offset(
             ) from None
 
 
+msgspec.json.Decoder(Offset)  # see refdelta.core.log.codec.decode_json
+
+
 @dataclass
 class Allowance:
     """The rest of the limits of a batch: it takes files while both are positive, so that one file always fits.
