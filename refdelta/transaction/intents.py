@@ -34,7 +34,7 @@ from refdelta.errors import (
 )
 from refdelta.transaction import driver, served
 from refdelta.transaction.driver import NO_CHECKS, HandedOnError, RetryPolicy, RowChecks, run_loop
-from refdelta.transaction.leader import MOST_MEMBERS, Committer, Leader, Shell, StaleError
+from refdelta.transaction.leader import MOST_MEMBERS, Leader, LeaderCommitter, LeaderShell, StaleError
 from refdelta.transaction.traffic import Traffic, name_of_writer, traffic_of
 from refdelta_storage import StorageError
 
@@ -195,7 +195,7 @@ class _Writer:
         self.clock, self.sleep, self.uniform = time_and_chance
         self.traffic = traffic
         self.checks, self.inline_vectors, self.withdraw = shell
-        self.committer = Committer(store, prepared.read_version, seen_at=seen_at, base=base, clock=self.clock)
+        self.committer = LeaderCommitter(store, prepared.read_version, seen_at=seen_at, base=base, clock=self.clock)
         self.chain, self.newest = Chain(), prepared.read_version
         self.leader = Leader(
             store,
@@ -208,7 +208,7 @@ class _Writer:
             inline_vectors=self.inline_vectors,
         )
         self.began, self.seen_at = self.clock(), seen_at
-        self.shells: list[Shell] = []
+        self.shells: list[LeaderShell] = []
         self.in_doubt = self.passed = False
         self.rebased: tuple[int, ...] = ()
 
@@ -421,8 +421,8 @@ class _Writer:
             return self._withdraw(found)
         return None
 
-    def _shell(self) -> Shell:
-        return Shell(self.leader, None, set(), self.checks, None)
+    def _shell(self) -> LeaderShell:
+        return LeaderShell(self.leader, None, set(), self.checks, None)
 
     def _contiguous(self) -> int:
         newest = self.newest

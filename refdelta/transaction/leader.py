@@ -30,12 +30,12 @@ from refdelta.errors import DeltaError, StoreError
 from refdelta.transaction import background, driver
 from refdelta.transaction.commit_info import now_ms
 from refdelta.transaction.driver import NO_CHECKS, RetryPolicy, RowChecks, run_loop
+from refdelta.transaction.traffic import Traffic, listed
 from refdelta_storage import ObjectInfo, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from refdelta.transaction.traffic import Traffic
     from refdelta_storage import Store
 
 MOST_READ = 256
@@ -58,7 +58,7 @@ class StaleError(StoreError):
     """The listing is too old for a put."""
 
 
-class Read(msgspec.Struct, frozen=True):
+class ReadIntent(msgspec.Struct, frozen=True):
     """An intent that was read.
 
     Attributes:
@@ -85,10 +85,10 @@ class Listing(msgspec.Struct, frozen=True):
     at: float
     infos: Sequence[ObjectInfo]
     now_ms: int | None
-    found: dict[str, Read]
+    found: dict[str, ReadIntent]
 
 
-class Committer(FileCommitter):
+class LeaderCommitter(FileCommitter):
     """A committer that reads each commit file once: several transactions are checked against the same ones."""
 
     def commit(self, version: int, data: bytes) -> effects.Committed | effects.Exists | effects.Unknown:
@@ -140,7 +140,7 @@ class Leader:
     def __init__(
         self,
         store: Store,
-        committer: Committer,
+        committer: LeaderCommitter,
         chain: Chain,
         like: PreparedCommit,
         policy: RetryPolicy,
@@ -155,7 +155,7 @@ class Leader:
         self.own: tuple[str, float, float] = ("", 0.0, 0.0)
         self.put_seconds = 0.0
         self._own_ms: int | None = None
-        self._read: dict[str, Read | None] = {}
+        self._read: dict[str, ReadIntent | None] = {}
 
     # --- the intents ---
 
@@ -177,7 +177,7 @@ class Leader:
             intent = decode_intent(data, info.key)
             prepared = None if intent is None else prepared_of(intent, self.like)
             usable = intent is not None and prepared is not None
-            self._read[info.key] = Read(intent, prepared, len(data)) if usable else None  # type: ignore[arg-type]
+            self._read[info.key] = ReadIntent(intent, prepared, len(data)) if usable else None  # type: ignore[arg-type]
         found = {info.key: one for info in wanted if (one := self._read.get(info.key)) is not None}
         return Listing(at, infos, now, found)
 
@@ -257,7 +257,7 @@ class Leader:
         others: Sequence[Listed],
         checks: RowChecks = NO_CHECKS,
         pool: ThreadPoolExecutor | None = None,
-    ) -> Shell:
+    ) -> LeaderShell:
         """Put a version. Returns the shell that did it; the ends are the ``outcome`` of each transaction.
 
         Args:
@@ -265,12 +265,12 @@ class Leader:
             listing: the listing.
             others: those of it that may be members.
             checks: looks at the rows of winners for its own transaction.
-            pool: runs the next listing, as :attr:`Shell.ahead`, while the put is under way; None for none.
+            pool: runs the next listing, as :attr:`LeaderShell.ahead`, while the put is under way; None for none.
 
         Raises:
             StaleError: the listing is too old; nothing was put.
         """
-        shell = Shell(self, listing, {one.head.id for one in others}, checks, pool)
+        shell = LeaderShell(self, listing, {one.head.id for one in others}, checks, pool)
         working = lambda: round(1000 * (self.clock() - listing.at + self.put_seconds))  # noqa: E731
         limits = msgspec.structs.replace(self.policy, max_repeats=3)
         try:
@@ -372,7 +372,7 @@ class Leader:
             self.committer.forget(put - _KEPT)
 
 
-class Shell(driver.Shell):
+class LeaderShell(driver.Shell):
     """Carries out the effects of a leader. The rows of winners are compared with the leader's own reads only.
 
     Attributes:
@@ -441,9 +441,3 @@ class Shell(driver.Shell):
         text = b"".join(commits)
         remove_vectors(self.store, [one for one in self.vectors if one.path_or_inline_dv.encode() not in text])
         self.vectors = []
-
-
-def listed(store: Store) -> list[ObjectInfo]:
-    """The intents in a store. Raises ``StoreError``."""
-    with store_errors("list the intents"):
-        return [info for info in store.list(f"{intent_file.FOLDER}/i-") if parse_intent_key(info.key) is not None]

@@ -8,14 +8,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from refdelta.core.commit.intent_file import FOLDER, parse_intent_key
+from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import StoreError
 from refdelta.transaction import background
-from refdelta.transaction.leader import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from refdelta_storage import Store
+    from refdelta_storage import ObjectInfo, Store
 
 SEEN_SECONDS = 2.0
 """The time for which a writer counts that was seen in a version."""
@@ -82,6 +83,12 @@ class Traffic:
     def kept(self, version: int) -> bytes | None:
         """The commit file of a version. It may be of a table that was in this place before."""
         return self._commits.get(version)
+
+
+def listed(store: Store) -> list[ObjectInfo]:
+    """The intents in a store. Raises ``StoreError``."""
+    with store_errors("list the intents"):
+        return [info for info in store.list(f"{FOLDER}/i-") if parse_intent_key(info.key) is not None]
 
 
 _traffic: dict[str, Traffic] = {}

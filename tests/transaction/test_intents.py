@@ -340,7 +340,7 @@ def test_a_transaction_that_always_loses_is_put_as_an_intent(tmp_path, monkeypat
 
     def loses(committer, version, data):
         nonlocal losses
-        if not isinstance(committer, leader.Committer) and b'"user":"slow"' in data:
+        if not isinstance(committer, leader.LeaderCommitter) and b'"user":"slow"' in data:
             losses += 1
             write_deltalake(other, pa.table({"id": [100 + losses]}), mode="append")
         return put(committer, version, data)
@@ -401,7 +401,7 @@ def test_a_leader_commits_several_groups_in_a_row(tmp_path, stays):
 
 def test_a_leader_reads_ahead_while_its_put_is_under_way(tmp_path, stays, monkeypatch):
     uri = begun(table(tmp_path))
-    looked, commit, look = threading.Event(), leader.Committer.commit, leader.Leader.look
+    looked, commit, look = threading.Event(), leader.LeaderCommitter.commit, leader.Leader.look
     ahead = []
 
     def slow(committer, version, data):
@@ -415,7 +415,7 @@ def test_a_leader_reads_ahead_while_its_put_is_under_way(tmp_path, stays, monkey
         return found
 
     monkeypatch.setattr(leader.Leader, "look", noted)
-    monkeypatch.setattr(leader.Committer, "commit", slow)
+    monkeypatch.setattr(leader.LeaderCommitter, "commit", slow)
     one = lay(uri, append_nine)
     until(lambda: is_member(uri, one))
     assert ahead == [True]
@@ -439,7 +439,7 @@ def test_row_ids_and_times_follow_each_other_in_the_versions_of_a_leader(tmp_pat
 
 def test_a_leader_settles_a_put_whose_reply_is_lost(tmp_path, stays, monkeypatch):
     uri = begun(table(tmp_path))
-    put, lost = leader.Committer._put, []
+    put, lost = leader.LeaderCommitter._put, []
 
     def loses(committer, version, data):
         outcome, winner = put(committer, version, data)
@@ -448,7 +448,7 @@ def test_a_leader_settles_a_put_whose_reply_is_lost(tmp_path, stays, monkeypatch
             return Unknown(OSError("the reply is lost")), None
         return outcome, winner
 
-    monkeypatch.setattr(leader.Committer, "_put", loses)
+    monkeypatch.setattr(leader.LeaderCommitter, "_put", loses)
     for _ in range(2):
         one = lay(uri, append_nine)
         until(lambda one=one: is_member(uri, one))
