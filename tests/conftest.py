@@ -107,6 +107,9 @@ _PYTHON = ".venv/bin/python" if Path(sys.prefix) == ROOT / ".venv" else "python"
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.spark)  # or another worker would start a Spark for it
     tier = config.getoption("tier")
     named = any("::" in argument for argument in config.args)
     if out := tiers.left_out(items, tier) if tier and not named else set():
