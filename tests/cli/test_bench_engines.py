@@ -52,14 +52,14 @@ def test_processes(tmp_path, engine):
     assert (told.problems, told.commits + told.reads) == ((), 9)
 
 
-@pytest.mark.tier("test")
-def test_threads_on_one_java_process(tmp_path, spark, monkeypatch):
+@pytest.mark.sample(test=1)
+@pytest.mark.parametrize("mix", ["append=1,batch=1", "rows", "payments", "ycsb-f", "upserts"])
+def test_threads_on_one_java_process(tmp_path, spark, monkeypatch, mix):
     from refdelta.racing.engines.of_delta_spark import DeltaSparkEngine
 
     monkeypatch.setattr(DeltaSparkEngine, "session", spark)
-    for mix in ("append=1,batch=1", "rows", "payments", "ycsb-f", "upserts"):
-        told = _raced(tmp_path, "delta-spark", mix, writers=2, commits=4, threads=True, warm_up=0)
-        assert (told.problems, told.commits + told.reads) == ((), 4)
+    told = _raced(tmp_path, "delta-spark", mix, writers=2, commits=4, threads=True, warm_up=0)
+    assert (told.problems, told.commits + told.reads) == ((), 4)
 
 
 @pytest.mark.tier("test")
