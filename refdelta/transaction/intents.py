@@ -105,12 +105,13 @@ def commit(
         "sleep": sleep,
         "uniform": uniform,
     }
-    if (log := managed_by(store)) is not None and not replaces and not goes_alone(Member(prepared)):
+    log = managed_by(store)
+    if log is not None and not replaces and not goes_alone(Member(prepared)):
         return served.commit(log, store, prepared, **given)
     own = name_of_writer()
     prepared = msgspec.structs.replace(prepared, commit_info={**prepared.commit_info, intent_file.WRITER: own})
     traffic = traffic_of(store)
-    alone = managed_by(store) is not None or base is None or goes_alone(Member(prepared))
+    alone = log is not None or base is None or goes_alone(Member(prepared))
     share = always or bool(replaces) or traffic.shares(clock(), own)
     shell = (checks, inline_vectors, withdraw)
 

@@ -185,7 +185,7 @@ class Leader:
         """The intents of other writers that may be members of the next version, the oldest first. Raises
         ``StoreError``.
         """
-        named = {name for one in self.chain.named.values() for name in (*one.members, *one.refused, *one.withdrawn)}
+        named = self.chain.names
         taken: list[Listed] = []
         size = 0
         for info in listing.infos:
@@ -233,11 +233,10 @@ class Leader:
 
     def named_in(self, infos: Iterable[ObjectInfo], version: int) -> list[str]:
         """The keys of the intents that the versions up to this one name, and of those past their window."""
-        named = {name for one in self.chain.named.values() for name in (*one.members, *one.refused, *one.withdrawn)}
         keys = []
         for info in infos:
             found = parse_intent_key(info.key)
-            if found is not None and (found[1] in named or not intents.in_window(found[0], version + 1)):
+            if found is not None and (found[1] in self.chain.names or not intents.in_window(found[0], version + 1)):
                 keys.append(info.key)
         return keys
 
@@ -340,9 +339,8 @@ class Leader:
             ahead = None
             others = self.others(listing)
             if not others:
-                if self.clock() - busy > IDLE_SECONDS:
+                if not self._waits(busy):
                     return
-                self.sleep(max(0.01, self.put_seconds / 4))
                 continue
             if beside.clock is not None:
                 beside.clock = msgspec.structs.replace(beside.clock, now_ms=now_ms())
@@ -357,9 +355,8 @@ class Leader:
                 shell.clean_up()
                 if shell.error is None and beside.outcome is None and shell.put is None:
                     # None of them can be a member; perhaps one that comes.
-                    if self.clock() - busy > IDLE_SECONDS:
+                    if not self._waits(busy):
                         return
-                    self.sleep(max(0.01, self.put_seconds / 4))
                     continue
                 # Another leader was faster, the metadata changed, the store failed, or the put is in doubt.
                 log.debug("the leader of the intents of %s ends: %s", self.store.uri, shell.error or beside.outcome)
@@ -370,6 +367,13 @@ class Leader:
             pool.submit(self.forget, self.named_in(listing.infos, put))
             self.committer.put_last(put)
             self.committer.forget(put - _KEPT)
+
+    def _waits(self, busy: float) -> bool:
+        """Wait before the next look. Returns False, at once, if the last version is too long ago."""
+        if self.clock() - busy > IDLE_SECONDS:
+            return False
+        self.sleep(max(0.01, self.put_seconds / 4))
+        return True
 
 
 class LeaderShell(driver.Shell):

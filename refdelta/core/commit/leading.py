@@ -54,12 +54,16 @@ class Chain:
         self.lead_ms: int | None = None
         """The working time of the last leader, in milliseconds."""
         self.led: set[int] = set()
+        self.names: set[str] = set()
+        """The transactions that any of the versions names."""
 
     def note(self, version: int, data: bytes) -> None:
         """Remember a commit file."""
         if version in self.named:
             return
-        self.named[version], lead_ms, self.writers[version] = names_in(data)
+        named, lead_ms, self.writers[version] = names_in(data)
+        self.named[version] = named
+        self.names.update(named.members, named.refused, named.withdrawn)
         self.hashes[version] = hash_of(data)
         if lead_ms is not None:
             self.lead_ms = lead_ms

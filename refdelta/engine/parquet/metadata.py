@@ -467,9 +467,9 @@ def _check_sizes(reader: CompactReader, leaf: _FooterLeaf) -> None:
 # The first byte of a field of each kind, whose number is greater by 1 to 15 than that of the field before. A struct has
 # at most 40 fields here, so numbers stay small and no field can occur twice. Repetitions are atomic groups: possessive
 # ones are broken in Python before 3.11.5.
-_INTEGER, _BINARY, _LIST, _STRUCT, _TRUTH, _BYTE = (
+_INTEGER, _BINARY, _STRUCT, _TRUTH, _BYTE = (
     b"[" + b"".join(re.escape(bytes([delta << 4 | kind])) for delta in range(1, 16) for kind in kinds) + b"]"
-    for kinds in ((5, 6), (8,), (9,), (12,), (1, 2), (3,))
+    for kinds in ((5, 6), (8,), (12,), (1, 2), (3,))
 )
 _NUMBER = rb"[\x80-\xff]{0,8}[\x00-\x7f]"
 _INTEGERS = b"(?>(?:" + _INTEGER + _NUMBER + b"){0,40})"
