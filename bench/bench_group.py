@@ -7,10 +7,7 @@ a process of their own, since the proxy's would share their interpreter. A versi
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 
 import fresh
 import numpy as np
@@ -27,6 +25,7 @@ from bench_log import RARELY
 from contest import Engine, Goal, ahead
 
 import refdelta
+from catalog.serving import TOKEN, Served, start
 from refdelta.racing.crew import Crew, Shift
 from servers.install import ServerUnavailableError
 from servers.proxies import ServerProxy
@@ -178,7 +177,6 @@ def bench_group_s3_appends(contest, size, process, slow_store, threads):
 
 
 CLIENTS = 16
-TOKEN = "a-token-of-the-contest-0123456789"
 
 
 def client(url: str, grouped: bool) -> Callable[[Shift], list[tuple[int, float, float]]]:
@@ -201,22 +199,13 @@ def client(url: str, grouped: bool) -> Callable[[Shift], list[tuple[int, float, 
 
 def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> Engine:
     """Clients of a server that was started for one run."""
-    running: list[tuple[subprocess.Popen[str], str]] = []
+    running: list[Served] = []
 
     def before() -> str:
         from refdelta.catalog import UnityCatalog
 
-        place = tempfile.mkdtemp(dir=folder)
-        command = ["serve", "--catalog", f"sqlite:///{place}/c.db", "--warehouse", f"{place}/w", "--port", "0"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "refdelta", *command],
-            env={**os.environ, "REFDELTA_TOKENS": TOKEN},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        url = process.stdout.readline().split()[-1]
-        running.append((process, place))
+        running.append(start(Path(tempfile.mkdtemp(dir=folder))))
+        url = running[-1].url
         with UnityCatalog(url, TOKEN) as catalog:
             catalog.create_table("main.sales.orders", _SCHEMA, configuration=RARELY)
         crew.ready([partial(client, url, grouped)] * CLIENTS)
@@ -225,7 +214,8 @@ def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> En
     def run(url: str) -> dict:
         from refdelta.catalog import UnityCatalog
 
-        began, cpu = time.monotonic(), sum(fresh.times(running[-1][0].pid)[:2])
+        pid = running[-1].process.pid
+        began, cpu = time.monotonic(), sum(fresh.times(pid)[:2])
         done = [one for found in crew.go(tasks=appends) for one in found]
         seconds = max(end for _, _, end in done) - began
         took = [one for _, one, _ in done]
@@ -238,15 +228,14 @@ def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> En
             TOOK: seconds * 1000 / len(done),
             "p50 ms": float(np.percentile(took, 50)) * 1000,
             "p99 ms": float(np.percentile(took, 99)) * 1000,
-            "CPU ms of the server a transaction": (sum(fresh.times(running[-1][0].pid)[:2]) - cpu) * 1000 / len(done),
+            "CPU ms of the server a transaction": (sum(fresh.times(pid)[:2]) - cpu) * 1000 / len(done),
             "versions": float(versions),
         }
 
     def after(_: str) -> None:
-        process, place = running.pop()
-        process.terminate()
-        process.communicate(timeout=60)
-        shutil.rmtree(place)
+        served = running.pop()
+        served.stop()
+        shutil.rmtree(served.folder)
 
     return Engine(name, run, before, after, settings="SQLite, staged commits on the local disk, a process each")
 

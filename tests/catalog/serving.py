@@ -52,12 +52,23 @@ class Served:
             content = reply.read()
             return reply.status, dict(reply.headers), json.loads(content) if content else None
 
+    def stop(self) -> None:
+        """End it as a supervisor would."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(15)
+        finally:
+            self.kill()
 
-@contextlib.contextmanager
-def serving(
-    folder: Path, *options: str, environment: dict[str, str] | None = None, files: int | None = None
-) -> Iterator[Served]:
-    """Start a server over a SQLite file and a warehouse in a folder; at the end, end it as a supervisor would.
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def start(folder: Path, *options: str, environment: dict[str, str] | None = None, files: int | None = None) -> Served:
+    """Start a server over a SQLite file and a warehouse in a folder.
 
     Args:
         folder: the folder.
@@ -87,19 +98,25 @@ def serving(
             text=True,
             env={**os.environ, **(environment or {})},
         )
+    line = process.stdout.readline()
+    found = re.search(r"at (https?://\S+)$", line)
+    served = Served(found.group(1) if found else "", folder, process)
+    if not found:
+        served.stop()
+        raise AssertionError(f"{line!r}\n{(folder / 'server.log').read_text()}")
+    return served
+
+
+@contextlib.contextmanager
+def serving(
+    folder: Path, *options: str, environment: dict[str, str] | None = None, files: int | None = None
+) -> Iterator[Served]:
+    """Start a server as :func:`start` does; at the end, end it as a supervisor would."""
+    served = start(folder, *options, environment=environment, files=files)
     try:
-        line = process.stdout.readline()
-        found = re.search(r"at (https?://\S+)$", line)
-        assert found, f"{line!r}\n{(folder / 'server.log').read_text()}"
-        yield Served(found.group(1), folder, process)
+        yield served
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(15)
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+        served.stop()
 
 
 class Proxy:

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,9 +18,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from catalog.serving import TOKEN, start
 from kills.children import OUTAGE, TRY_AGAIN, Child, _context, _telling
 from kills.steps import MAINTENANCE, maintain
 from refdelta import CommitProperties, errors, verify, write_deltalake
@@ -38,50 +37,34 @@ if TYPE_CHECKING:
 KILLS, SEED = 120, 20261127
 SCHEMA = pa.schema({"id": pa.int64(), "amount": pa.int64()})
 NAMES = ("main.bank.checking", "main.bank.savings")
-TOKEN = "a-token-of-the-bank-0123456789"
 ACCOUNTS, AMOUNT = 8, 1000
 TOTAL = len(NAMES) * ACCOUNTS * AMOUNT
 _ROLES = (*MAINTENANCE, "publish")
+_SERVED = ("--max-unpublished", "5")
 
 
-class ServeProcess:
-    """``refdelta serve`` over a database, on one port, whatever happens to it.
+class KilledServer:
+    """``refdelta serve``, on one port, whatever happens to it.
 
     Args:
-        database: the database's URL.
-        folder: the warehouse, beside which it logs.
+        folder: that of the database and of the warehouse.
     """
 
-    def __init__(self, database: str, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._command = [sys.executable, "-m", "refdelta", "serve", "--catalog", database, "--warehouse", str(folder)]
-        self._command += ["--port", str(self._port), "--max-unpublished", "5"]
-        self._log = folder.with_suffix(".log")
-        self._process: subprocess.Popen[str] | None = None
+    def __init__(self, folder: Path) -> None:
+        self._served = start(folder, *_SERVED)
 
-    def start(self) -> ServeProcess:
-        environment = {**os.environ, "REFDELTA_TOKENS": TOKEN}
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
-            )
-        assert self._process.stdout is not None
-        assert self.url in self._process.stdout.readline(), self._log.read_text()
-        return self
+    @property
+    def url(self) -> str:
+        return self._served.url
 
     def restart(self) -> None:
         """SIGKILL, and a start."""
         self.stop()
-        self.start()
+        port = str(urlsplit(self.url).port)
+        self._served = start(self._served.folder, *_SERVED, "--port", port)
 
     def stop(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
+        self._served.kill()
 
 
 def _opened(url: str) -> Catalog:
@@ -142,7 +125,7 @@ class Bank:
     folder: Path
     commits: Any
     seed: int
-    server: PostgresServer | ServeProcess | None = None
+    server: PostgresServer | KilledServer | None = None
     killed: Counter[str] = field(default_factory=Counter)
     acknowledged: set[str] = field(default_factory=set)
     restarts: int = 0
@@ -166,7 +149,7 @@ class Bank:
             for _ in range(3):
                 role = "transfer" if self.random.random() < 0.7 else self.random.choice(_ROLES)
                 # Unity Catalog lets no client maintain a table: that is done beside its server.
-                served = isinstance(self.server, ServeProcess) and role == "transfer"
+                served = isinstance(self.server, KilledServer) and role == "transfer"
                 place: Any = self.server.url if served else self.url
                 alive.append(_Teller(place, role, self.owners).start())
                 self.owners += 1
@@ -237,11 +220,11 @@ def main(kills: int = KILLS, seed: int = SEED) -> None:
                 own.mkdir()
                 url = server.database() if database == "postgres" else f"sqlite:///{own}/catalog.db"
                 with contextlib.ExitStack() as running:
-                    of_bank: PostgresServer | ServeProcess | None = server if database == "postgres" else None
+                    of_bank: PostgresServer | KilledServer | None = server if database == "postgres" else None
                     if database == "serve":
-                        of_bank = ServeProcess(url, own / "tables").start()
+                        of_bank = KilledServer(own)
                         running.callback(of_bank.stop)
-                    one = Bank(url, own / "tables", commits, seed + number, of_bank).run(kills // 5)
+                    one = Bank(url, own / "warehouse", commits, seed + number, of_bank).run(kills // 5)
                     one.finish()
                 done.append(one)
                 print(

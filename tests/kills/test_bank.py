@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kills.bank import Bank, ServeProcess
+from kills.bank import Bank, KilledServer
 
 
 @pytest.mark.tier("test")
@@ -34,10 +34,9 @@ def test_the_sum_of_two_tables_stays_while_postgresql_is_restarted(fresh_path, p
 def test_the_sum_of_two_tables_stays_while_the_server_of_the_catalog_is_killed(fresh_path):
     folder = fresh_path()
     folder.mkdir()
-    database = f"sqlite:///{folder}/catalog.db"
-    server = ServeProcess(database, folder / "tables").start()
+    server = KilledServer(folder)
     try:
-        done = Bank(database, folder / "tables", "staged", 20261129, server).run(9)
+        done = Bank(f"sqlite:///{folder}/catalog.db", folder / "warehouse", "staged", 20261129, server).run(9)
         done.finish()
     finally:
         server.stop()
