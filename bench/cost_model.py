@@ -95,12 +95,28 @@ def predict(place: Place, writers: int, conflict: float = 0.0) -> Figures:
         writers: how many write at once, each one transaction after the other.
         conflict: the probability that a transaction conflicts with one winner.
     """
-    low, high = 0.0, 1 / _window(place)
+
+    def others(rate: float) -> tuple[float, float, float]:
+        return _transaction(place, rate * (writers - 1) / writers, conflict, writers)
+
+    def fits(rate: float) -> bool:
+        seconds, _, commits = others(rate)
+        return rate * seconds < writers * commits
+
+    rate = settled(1 / _window(place), fits)
+    _, puts, commits = others(rate)
+    return Figures(rate, puts / commits, 1 - commits)
+
+
+def settled(most: float, fits: Callable[[float], bool]) -> float:
+    """The greatest rate, below ``most``, at which fewer transactions are under way than there are writers: by
+    bisection.
+    """
+    low, high = 0.0, most
     for _ in range(60):
         rate = (low + high) / 2
-        seconds, puts, commits = _transaction(place, rate * (writers - 1) / writers, conflict, writers)
-        low, high = (rate, high) if rate * seconds < writers * commits else (low, rate)
-    return Figures(low, puts / commits, 1 - commits)
+        low, high = (rate, high) if fits(rate) else (low, rate)
+    return low
 
 
 def _window(place: Place) -> float:
@@ -455,23 +471,32 @@ WRITERS = (1, 2, 4, 8, 16, 32, 64)
 CONFLICTS = (0.0, 0.01, 0.1)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python bench/cost_model.py", description="Commits per second of one table.")
-    parser.add_argument("--store", choices=[*PLACES], action="append", help="all unless said")
+def add_latencies(parser: argparse.ArgumentParser) -> None:
+    """The options of a store of one's own."""
     parser.add_argument("--put", type=float, help="milliseconds; with --get and --list: a store of one's own")
     parser.add_argument("--get", type=float)
     parser.add_argument("--list", type=float)
-    parser.add_argument("--commits", type=int, default=600, help="how many are simulated for each line")
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args(arguments)
+
+
+def own_place(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Place | None:
+    """The store that these options describe; None where they describe none."""
     own = (given.put, given.get, given.list)
     if any(own) and not all(time and time > 0 for time in own):
         parser.error("--put, --get and --list belong together, and are more than 0")
+    return Place.remote("own", *(time / 1000 for time in own)) if all(own) else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python bench/cost_model.py", description="Commits per second of one table.")
+    parser.add_argument("--store", choices=[*PLACES], action="append", help="all unless said")
+    add_latencies(parser)
+    parser.add_argument("--commits", type=int, default=600, help="how many are simulated for each line")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    own = own_place(parser, given)
     if given.commits < 10:
         parser.error("--commits: at least 10")
-    places = [PLACES[name] for name in given.store or PLACES]
-    if all(own):
-        places = [Place.remote("own", *(time / 1000 for time in own))]
+    places = [PLACES[name] for name in given.store or PLACES] if own is None else [own]
     print("commits per second of one table: by the formula, and of the engine's commit loops on a simulated store")
     print(f"{'':<12}{'a winner':>10}{'':>9}{'commits per second':^24}{'puts a commit':^18}{'conflicts':^16}")
     print(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from charts import AXIS, LOOKS, TEXT, svg
-from cost_model import PLACES, Place, predict
+from cost_model import PLACES, Place, add_latencies, own_place, predict, settled
 from matplotlib.figure import Figure
 
 WRITERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -29,7 +29,7 @@ _FEW = 32
 
 @dataclass(frozen=True)
 class Machine:
-    """What computing costs.
+    """The processor time of transactions.
 
     Attributes:
         cpu: seconds of a transaction, all told.
@@ -82,7 +82,7 @@ def intents(place: Place, writers: int, machine: Machine = Machine()) -> Rate:
 
 
 def _settled(least: float, took: Callable[[float, float], float], writers: int, machine: Machine) -> Rate:
-    """Where so many writers have as many transactions under way as there are: by bisection over the rate.
+    """The rate of so many writers.
 
     Args:
         least: seconds between two versions, without the work for members.
@@ -90,13 +90,10 @@ def _settled(least: float, took: Callable[[float, float], float], writers: int, 
         writers: how many there are.
         machine: what computing costs.
     """
-    low, high = 0.0, min(1 / machine.member, machine.cores / machine.cpu)
-    for _ in range(60):
-        rate = (low + high) / 2
-        version, seconds = _transaction(rate, least, took, machine)
-        low, high = (rate, high) if rate * seconds < writers else (low, rate)
-    version, seconds = _transaction(low, least, took, machine)
-    return Rate(low, seconds, max(1.0, low * version))
+    most = min(1 / machine.member, machine.cores / machine.cpu)
+    rate = settled(most, lambda rate: rate * _transaction(rate, least, took, machine)[1] < writers)
+    version, seconds = _transaction(rate, least, took, machine)
+    return Rate(rate, seconds, max(1.0, rate * version))
 
 
 def _transaction(
@@ -164,20 +161,15 @@ def main(given: Sequence[str] | None = None) -> int:
         prog="python bench/group_model.py", description="Transactions a second of one table, with groups."
     )
     parser.add_argument("--store", choices=[name for name, place in PLACES.items() if not place.nearby], default="s3")
-    parser.add_argument("--put", type=float, help="milliseconds; with --get and --list: a store of one's own")
-    parser.add_argument("--get", type=float)
-    parser.add_argument("--list", type=float)
+    add_latencies(parser)
     parser.add_argument("--cpu", type=float, default=1000 * Machine.cpu, help="milliseconds of a transaction")
     parser.add_argument("--member", type=float, default=1000 * Machine.member, help="of these, of who commits it")
     parser.add_argument("--cores", type=int, default=Machine.cores)
     parser.add_argument("--picture", type=Path)
     asked = parser.parse_args(given)
-    own = (asked.put, asked.get, asked.list)
-    if any(own) and not all(time and time > 0 for time in own):
-        parser.error("--put, --get and --list belong together, and are more than 0")
+    place = own_place(parser, asked) or PLACES[asked.store]
     if min(asked.cpu, asked.member, asked.cores) <= 0:
         parser.error("--cpu, --member and --cores are more than 0")
-    place = Place.remote("own", *(time / 1000 for time in own)) if all(own) else PLACES[asked.store]
     machine = Machine(asked.cpu / 1000, asked.member / 1000, asked.cores)
     print(f"transactions a second of one table on {place.name}, by the formula; in brackets how many a version has")
     print("writers" + "".join(f"{name:>26}" for name in WAYS))
