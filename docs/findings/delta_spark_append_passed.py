@@ -64,10 +64,8 @@ thread.join()
 
 print("delta-spark", delta.__version__ if hasattr(delta, "__version__") else "", "on Spark", pyspark.__version__)
 history = spark.sql(f"DESCRIBE HISTORY {table}").orderBy("version").collect()
-print(
-    "the log:",
-    [f"{one.version} {one.operation}, read {one.readVersion}, blind {one.isBlindAppend}" for one in history[2:]],
-)
+for one in history[2:]:
+    print(f"version {one.version}: {one.operation}, read {one.readVersion}, blind {one.isBlindAppend}")
 print("the DELETE:", ended["delete"])
 found = sorted((row.p, row.what, row.n) for row in spark.sql(f"SELECT * FROM {table}").collect())
 print("rows:", found)
