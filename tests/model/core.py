@@ -17,17 +17,18 @@ from typing import Any, TypeVar
 
 from pyroaring import BitMap64
 
-from model.branches import FAILED, Branches, Committed, Staged, Version
+from model.branches import FAILED, Branches, Committed, Refusal, Staged, Version
 from model.calls import CLUSTERING, DOMAIN, DOMAINS, Condition, Failed, On, Played, Setting
 from model.cases import BY_HAND, COMPACT, PURGE, REFRESH, SORT, Case, refreshed
-from model.entries import entries_of
+from model.entries import Wrong, entries_of
 from model.layouts import HIDDEN, START, Layout
-from model.operations import METADATA, Values, Where, data_of, delete
+from model.operations import METADATA, Values, Where, data_of, delete, in_order
 from model.operations import key as key_is
 from refdelta.conformance.judge import WRITE_SERIALIZABLE, Effect
 from refdelta.core.commit import effects
 from refdelta.core.commit.budget import Limits
-from refdelta.core.commit.loop import commit_loop
+from refdelta.core.commit.loop import commit_loop, group_loop
+from refdelta.core.commit.member import Member
 from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
 from refdelta.core.conflicts.isolation import level_of
 from refdelta.core.conflicts.reads import ReadSet, ReadTable
@@ -383,31 +384,61 @@ class Core(Branches):
         if staged.transaction is None:
             return None
         loop = commit_loop(staged.transaction, self.limits)
-        data, reply = b"", None
+        puts, outcome = self._run_loop(loop, version, [staged])
+        if outcome.version is None:
+            return None
+        assert outcome.version == version.in_log + 1
+        return Committed((puts[-1],), self._behind(version.content, puts[-1]), list(outcome.rebased_over))
+
+    def together(self, version: Version, queued: Sequence[Staged]) -> list[CommitOutcome | Exception]:
+        """What becomes of transactions that a group commits, with ``version`` as the newest one. The rows of each
+        version are held to those of the versions that its members make one after the other.
+        """
+        members = [Member(staged.transaction, self.limits) for staged in queued]
+        puts: list[bytes] = []
+        while not all(one.outcome for one in members):
+            made, _ = self._run_loop(group_loop(members, self.limits), version, queued, puts)
+            puts += made
+        ends = [one.outcome for one in members]
+        alone, content = version, version.content
+        for number, data in enumerate(puts, version.in_log + 1):
+            content = self._behind(content, data)
+            inside = [one for one in zip(ends, queued, strict=True) if getattr(one[0], "version", None) == number]
+            for _, staged in sorted(inside, key=lambda one: one[0].member or 0):
+                following = self.commit(alone, staged)
+                if isinstance(following, Refusal):
+                    raise Wrong(f"{staged.name} is a member behind {alone}, which alone it could not follow")
+                alone = following
+            if in_order(row for file in content.values() for row in file.live) != data_of(alone.state):
+                raise Wrong(f"the rows of the version with members are not those of {alone}")
+        return [end for end in ends if end is not None]
+
+    def _run_loop(
+        self, loop: Any, version: Version, queued: Sequence[Staged], before: Sequence[bytes] = ()
+    ) -> tuple[list[bytes], Any]:
+        """Run a loop after ``version`` and those put before: the bytes of the versions that it puts, and its result."""
+        puts: list[bytes] = []
+        reply = None
         while True:
             try:
                 effect = loop.send(reply)
             except StopIteration as done:
-                outcome: CommitOutcome = done.value
-                break
-            if isinstance(effect, effects.TryCommit):
-                data = effect.data
-            reply = self._reply(version, staged, effect)
-        if outcome.version is None:
-            return None
-        assert outcome.version == version.in_log + 1
-        return Committed((data,), self._behind(version.content, data), list(outcome.rebased_over))
+                return puts, done.value
+            reply = self._reply((*version.log, *before, *puts), queued, effect)
+            if isinstance(reply, effects.Committed):
+                puts.append(effect.data)
 
-    def _reply(self, version: Version, staged: Staged, effect: effects.Effect) -> effects.Reply:
+    def _reply(self, log: Sequence[bytes], queued: Sequence[Staged], effect: effects.Effect) -> effects.Reply:
+        staged = next((one for one in queued if one.transaction.txn_id == getattr(effect, "txn_id", None)), queued[0])
         match effect:
             case effects.VersionExists():
                 return effects.Yes()
             case effects.TryCommit(number):
-                return effects.Exists() if number <= version.in_log else effects.Committed()
+                return effects.Exists() if number < len(log) else effects.Committed()
             case effects.ReadCommits(first, last):
-                return effects.Commits(version.log[first : last + 1])
+                return effects.Commits(tuple(log[first : last + 1]))
             case effects.NewestVersion():
-                return effects.Newest(version.in_log)
+                return effects.Newest(len(log) - 1)
             case effects.ReadVectors(descriptors):
                 return effects.Vectors(tuple(map(self._bitmap, descriptors)))
             case effects.WriteVectors(bitmaps):

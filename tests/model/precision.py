@@ -27,6 +27,7 @@ from model.layouts import (
     Layout,
 )
 from refdelta.conformance.judge import LEVELS, WRITE_SERIALIZABLE, accepts
+from refdelta.core.commit.transaction import CommitOutcome
 
 NOTES = Path(__file__).resolve().parents[2] / "spec_notes" / "precision.md"
 
@@ -220,6 +221,77 @@ def skipped_appends() -> Iterator[str]:
         yield f"| {count} of {len(cases)} operations, {layout} | {len(found)} | {found.count(False)} |"
 
 
+@dataclass
+class Pairs:
+    """Ordered pairs of operations that wait at once.
+
+    Attributes:
+        all: how many.
+        judge: of how many it accepts one order or the other.
+        single: how often both commit where each has a version for itself, in this order.
+        both: how often both commit in a group.
+        shared: of these, how often as members of one version.
+        worse: how often a group fails one, and single commits do not.
+    """
+
+    all: int = 0
+    judge: int = 0
+    single: int = 0
+    both: int = 0
+    shared: int = 0
+    worse: int = 0
+
+    def __add__(self, other: Pairs) -> Pairs:
+        return Pairs(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+
+def in_groups(table: Core, cases: Sequence[Case] = ALL) -> dict[tuple[str, str], Pairs]:
+    """What becomes of every ordered pair of operations that wait for one version, by their kinds."""
+    found: dict[tuple[str, str], Pairs] = {}
+    for first, second, winner, staged in pairs(table, cases):
+        waiting = table.begin(table.root, first)
+        ends = table.together(table.root, [waiting, staged])
+        versions = {one.version for one in ends if isinstance(one, CommitOutcome)}
+        both = not any(isinstance(one, Exception) for one in ends)
+        single = isinstance(table.commit(winner, staged), Version)
+        other = table.commit(table.root, staged)
+        orders = [supposed(winner, staged)] + ([supposed(other, waiting)] if isinstance(other, Version) else [])
+        judge = any(accepts(order, table.level) for order in orders)
+        assert judge or not both
+        kinds = first.kind, second.kind
+        pair = Pairs(1, judge, single, both, both and len(versions) == 1, single and not both)
+        found[kinds] = found.get(kinds, Pairs()) + pair
+    return found
+
+
+def as_members() -> Iterator[str]:
+    """How often two that wait at once both commit in a group, and share a version."""
+    yield "\n## Members of one version\n"
+    yield "Two transactions that read the same version wait for the next one. Each row is about all ordered"
+    yield "pairs: in how many the judge accepts one order or the other; in how many both commit, each with a"
+    yield "version for itself in this order; in how many both commit in a group, which may choose the order;"
+    yield "and in how many of these as members of one version. The rows of each version are held to those of"
+    yield "its members one after the other.\n"
+    yield "| table | judge | single commits | group | in one version |"
+    yield "|---|---|---|---|---|"
+    measured = {(level, layout): in_groups(tables.core(level, layout)) for level, layout in product(LEVELS, LAYOUTS)}
+    for (level, layout), found in measured.items():
+        whole_of = sum(found.values(), Pairs())
+        shares = " | ".join(f"{n / whole_of.judge:.0%}" for n in (whole_of.single, whole_of.both, whole_of.shared))
+        yield f"| {level}, {layout} | {whole_of.judge:,} | {shares} |"
+    found = measured[WRITE_SERIALIZABLE, ROWS]
+    yield f"\n### {WRITE_SERIALIZABLE}, {ROWS}\n"
+    yield "In one version / both commit / judge. Operations that must be seen by name, and those that rearrange"
+    yield "rows, go alone.\n"
+    kinds = list(dict.fromkeys(first for first, _ in found))
+    yield "| first \\ second | " + " | ".join(kinds) + " |"
+    yield "|---" * (len(kinds) + 1) + "|"
+    for first in kinds:
+        row = [found[first, second] for second in kinds]
+        cells = [f"{one.shared} / {one.both} / {one.judge}" if one.judge else "-" for one in row]
+        yield f"| {first} | " + " | ".join(cells) + " |"
+
+
 def report() -> str:
     """The whole file."""
     measured = {table: measure(tables.engine(*table)) for table in product(LEVELS, LAYOUTS)}
@@ -236,6 +308,7 @@ def report() -> str:
     lines += skipped_appends()
     tracked = {table: measure(tables.engine(*table)) for table in product(LEVELS, TRACKING)}
     lines += where_rows_are_tracked(measured | tracked)
+    lines += as_members()
     return "\n".join(lines) + "\n"
 
 

@@ -14,7 +14,7 @@ from model.cases import ALL, MORE
 from model.core import Core
 from model.exhaustive import pairs
 from model.layouts import FILES, LAYOUTS, PARTITIONED_ROWS, ROWS, START, TRACKED
-from model.precision import NOTES, SECTIONS, measure, report, whole
+from model.precision import NOTES, SECTIONS, in_groups, measure, report, whole
 from refdelta import RowBudget
 from refdelta.conformance.judge import LEVELS, SERIALIZABLE, WRITE_SERIALIZABLE, apply
 from refdelta.core.commit.budget import Limits
@@ -168,6 +168,19 @@ def test_the_levels_differ_where_they_should():
         strict, weak = measured(SERIALIZABLE, layout), measured(WRITE_SERIALIZABLE, layout)
         assert all(weak[pair].engine >= strict[pair].engine for pair in strict)
         assert weak["INSERT", "DELETE"].engine > strict["INSERT", "DELETE"].engine
+
+
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=4)
+@pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
+def test_a_group_fails_none_that_could_commit_alone(level, layout):
+    """Every version with members is held to the rows of its members one after the other (:meth:`Core.together`)."""
+    found = in_groups(Core(level, layout))
+    assert not {pair: one for pair, one in found.items() if one.worse}
+    shared = {pair for pair, one in found.items() if one.shared}
+    assert {*product(("INSERT", "INSERT SELECT"), ("DELETE", "UPDATE", "MERGE"))} <= shared
+    alone = {"SET PROPERTIES", "OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
+    assert not {pair for pair in shared if alone & {*pair}}
 
 
 @pytest.mark.tier("all")
