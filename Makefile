@@ -79,9 +79,9 @@ test-all: setup  ## also a part of the long ones, and every exhaustive search; w
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier all
 
-environments: setup  ## a quarter of the tests of make check with the newest versions of a day, another with the lowest ones, and the pages (minutes)
-	$(BIN)/python .ci/environments.py --part 4 newest
-	$(BIN)/python .ci/environments.py --part 4 floors
+environments: setup  ## an eighth of the tests of make check with the newest versions of a day, another with the lowest ones, and the pages (minutes)
+	$(BIN)/python .ci/environments.py --part 8 newest
+	$(BIN)/python .ci/environments.py --part 8 floors
 	$(BIN)/python .ci/environments.py --install recipes dagster dbt
 	$(BIN)/python .ci/environments.py documents
 

@@ -13,7 +13,7 @@ Four things can be said of a test:
   themselves (:func:`first_tier`).
 - ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
   ``of="name"`` counts the cases of several tests together.
-- ``@pytest.mark.whole``: of what ``test`` leaves out, ``all`` runs a part (:data:`PARTS`), but these whole. Exhaustive
+- ``@pytest.mark.whole``: of what ``test`` leaves out, ``all`` runs a part (:data:`PART`), but these whole. Exhaustive
   searches have it.
 - ``@examples(200)``: how many examples Hypothesis tries without a tier; a tier tries a part of them.
 """
@@ -35,15 +35,13 @@ T = TypeVar("T")
 
 CHECK, TEST, ALL = TIERS = ("check", "test", "all")
 
-PARTS: Final = {"spark": 24, "other": 12}
-"""Of the tests on Spark that ``test`` leaves out, ``all`` runs one of 24: delta-spark's answers change only with its
-pinned version. Of the others it runs a twelfth.
-"""
+PART: Final = 24
+"""Of the tests that ``test`` leaves out, ``all`` runs one of so many, on Spark and of the others."""
 
 FEWEST: Final = 5
 """Examples that any tier tries: below some five, Hypothesis tries little but the simplest."""
 
-_SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 0.2}
+_SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 0.15}
 _SERVICES: Final = {"spark", "s3_server", "azure_server", "gcs_server", "postgres_server", "simulator"}
 _STORES: Final = {"s3", "azure", "gcs"}  # as cases name what a server stands for
 
@@ -106,9 +104,9 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     if tier == ALL:
         late = [item for item in _left_out(found, TEST) - out if not sample_of(item, ALL)]
         late = [item for item in late if not item.get_closest_marker("whole")]
-        for kind, parts in PARTS.items():
-            some_kind = [item for item in late if bool(item.get_closest_marker("spark")) == (kind == "spark")]
-            out.update(_spread(some_kind)[-(-len(some_kind) // parts) :])
+        for on_spark in (False, True):
+            kind = [item for item in late if bool(item.get_closest_marker("spark")) == on_spark]
+            out.update(_spread(kind)[-(-len(kind) // PART) :])
     return out
 
 

@@ -53,7 +53,6 @@ def wrong(schedules):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
 @pytest.mark.parametrize("statement", [one for one in STATEMENTS if one != "alter"])
 def test_every_schedule_with_one_fault(world, statement):
     assert len(explored(world, statement)) > 200

@@ -66,7 +66,7 @@ def test_a_copy_is_restored_among_three_operations(copy, inline, checksums):
 
 
 @pytest.mark.tier("all")
-@pytest.mark.sample(all=2)
+@pytest.mark.sample(all=1)
 @WORLDS
 @pytest.mark.parametrize("copy", ["sr", "SR"])
 def test_a_copy_is_restored_among_four_operations(copy, inline, checksums):

@@ -78,6 +78,7 @@ def test_two_writers_and_a_publisher_with_a_fault_each(inline, winners):
 
 
 @pytest.mark.tier("all")
+@pytest.mark.sample(all=1)
 @MODES
 def test_three_writers_and_a_publisher_with_one_fault(inline, winners):
     report = explore("abc", 1, inline=inline, winners=winners, in_all=1)

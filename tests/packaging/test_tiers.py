@@ -55,7 +55,7 @@ def test_no_test_by_spark_or_on_a_server_is_among_the_first(lists):
     assert not [name for name in lists["check"] if name.startswith(apart)]
 
 
-@pytest.mark.parametrize(("tier", "wanted"), [("check", 40), ("test", 150), ("all", 200), (None, 1000)])
+@pytest.mark.parametrize(("tier", "wanted"), [("check", 40), ("test", 150), ("all", 150), (None, 1000)])
 def test_budgets_grow_with_the_tier(monkeypatch, tier, wanted):
     monkeypatch.setattr(tiers, "_chosen", tier)
     assert tiers.budget(1000) == wanted
