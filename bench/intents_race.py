@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from refdelta_storage import Capabilities, MemoryStore, ObjectInfo, PutOutcome
 from refdelta_storage.wrappers import WrapperStore
 
 PUT, GET, LIST = 0.060, 0.025, 0.040
+WARM_UP = 2.0
+"""Seconds that are not measured: all writers begin at once, and alone."""
 
 
 class SlowStore(WrapperStore):
@@ -41,43 +44,50 @@ class SlowStore(WrapperStore):
     def capabilities(self) -> Capabilities:
         return Capabilities(put_if_absent=True, list_after=True, durable=True, remote=True)
 
-    def _takes(self, kind: str, seconds: float) -> None:
+    @contextmanager
+    def _takes(self, kind: str, seconds: float) -> Iterator[None]:
+        """A request goes to the store and comes back: it acts in the middle of its time."""
         self.requests[kind] += 1
-        time.sleep(seconds * random.uniform(0.8, 1.3))
+        half = seconds * random.uniform(0.8, 1.2) / 2
+        time.sleep(half)
+        try:
+            yield
+        finally:
+            time.sleep(half)
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        self._takes("put", PUT)
-        return self.inner.put_if_absent(key, data)
+        with self._takes("put", PUT):
+            return self.inner.put_if_absent(key, data)
 
     def put(self, key: str, data: bytes) -> None:
-        self._takes("put", PUT)
-        self.inner.put(key, data)
+        with self._takes("put", PUT):
+            self.inner.put(key, data)
 
     def create_output(self, key: str) -> Any:
-        self._takes("put", PUT)
-        return self.inner.create_output(key)
+        with self._takes("put", PUT):
+            return self.inner.create_output(key)
 
     def open_output(self, key: str) -> Any:
-        self._takes("put", PUT)
-        return self.inner.open_output(key)
+        with self._takes("put", PUT):
+            return self.inner.open_output(key)
 
     def delete(self, keys: Any) -> None:
-        self._takes("delete", PUT)
-        self.inner.delete(keys)
+        with self._takes("delete", PUT):
+            self.inner.delete(keys)
 
     def get(self, key: str) -> bytes:
-        self._takes("get", GET)
-        return self.inner.get(key)
+        with self._takes("get", GET):
+            return self.inner.get(key)
 
     def get_many(self, keys: Any) -> list[bytes]:
         keys = list(keys)
         self.requests["get"] += max(0, len(keys) - 1)
-        self._takes("get", GET * max(1, len(keys) / 16))
-        return [self.inner.get(key) for key in keys]
+        with self._takes("get", GET * max(1, len(keys) / 16)):
+            return [self.inner.get(key) for key in keys]
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[ObjectInfo]:
-        self._takes("list", LIST)
-        return self.inner.list(prefix, after)
+        with self._takes("list", LIST):
+            return iter(list(self.inner.list(prefix, after)))
 
 
 def opened(store: SlowStore) -> DeltaTable:
@@ -94,36 +104,46 @@ def race(writers: int, seconds: float, group: str | None) -> dict[str, float]:
             if path.is_file():
                 store.inner.put(path.relative_to(folder).as_posix(), path.read_bytes())
     properties = CommitProperties(group=group, max_commit_seconds=120)
-    took: list[float] = []
-    end = time.monotonic() + seconds
+    took: list[tuple[float, float]] = []
+    start = time.monotonic()
+    end = start + WARM_UP + seconds
 
     def work(number: int) -> None:
         handle = opened(store)
         while (began := time.monotonic()) < end:
             write_deltalake(handle, pa.table({"id": [number]}), mode="append", commit_properties=properties)
-            took.append(time.monotonic() - began)
+            took.append((began, time.monotonic()))
 
-    cpu, began = time.process_time(), time.monotonic()
     threads = [threading.Thread(target=work, args=(number,)) for number in range(writers)]
     for thread in threads:
         thread.start()
+    time.sleep(WARM_UP)
+    warm = time.monotonic()
+    cpu, before, first = time.process_time(), Counter(store.requests), newest(store)
+    time.sleep(max(0.0, end - time.monotonic()))
+    elapsed, used, versions = time.monotonic() - warm, time.process_time() - cpu, newest(store) - first
+    requests = Counter(store.requests) - before
     for thread in threads:
         thread.join()
-    elapsed, used = time.monotonic() - began, time.process_time() - cpu
-    requests = Counter(store.requests)
-    version = opened(store).version()
     rows = opened(store).to_pyarrow_table().num_rows
     if rows != len(took) + 1:
         raise AssertionError(f"{rows - 1} rows of {len(took)} appends")
+    count = sum(warm <= done <= end for _, done in took)
+    waits = [1000 * (done - began) for began, done in took if began >= warm] or [0.0]
     return {
-        "a second": len(took) / elapsed,
-        "p50 ms": 1000 * float(np.percentile(took, 50)),
-        "p99 ms": 1000 * float(np.percentile(took, 99)),
-        "versions a second": version / elapsed,
-        "members a version": len(took) / version,
-        "cpu ms": 1000 * used / len(took),
-        **{f"{kind}s": requests[kind] / len(took) for kind in ("put", "get", "list", "delete")},
+        "a second": count / elapsed,
+        "p50 ms": float(np.percentile(waits, 50)),
+        "p99 ms": float(np.percentile(waits, 99)),
+        "versions a second": versions / elapsed,
+        "members a version": count / max(1, versions),
+        "cpu ms": 1000 * used / max(1, count),
+        **{f"{kind}s": requests[kind] / max(1, count) for kind in ("put", "get", "list", "delete")},
     }
+
+
+def newest(store: SlowStore) -> int:
+    """The newest version, by a look that takes no time."""
+    return max(int(info.key[-25:-5]) for info in store.inner.list("_delta_log/0") if info.key.endswith(".json"))
 
 
 def main() -> None:

@@ -56,6 +56,8 @@ _RECENT_SECONDS = 1.0
 """A snapshot of this age is taken for younger than that."""
 _LOSSES = 8
 """The number of versions that a transaction loses alone before it is put as an intent."""
+_MOST_AHEAD = 8
+"""The number of versions that are asked for at once, after the put of an intent."""
 _PASSED_OVER = 4
 """The number of versions of leaders that have had room for a transaction, and not taken it, after which it leads."""
 
@@ -211,6 +213,7 @@ class _Writer:
         self.began, self.seen_at = self.clock(), seen_at
         self.shells: list[LeaderShell] = []
         self.in_doubt = self.passed = False
+        self.put_seconds = 0.0
         self.rebased: tuple[int, ...] = ()
 
     # --- the writer ---
@@ -237,11 +240,13 @@ class _Writer:
             id=self.prepared.txn_id, base=read, base_hash=self.chain.hashes[read], replaces=self.replaces
         )
         self.key = intent_key(read, self.prepared.txn_id)
-        self.leader.own = self.key, self.clock(), time.time()
+        began = self.clock()
+        self.leader.own = self.key, began, time.time()
         try:
             self.store.put_if_absent(self.key, body)
         except StorageError:
             return None  # nothing was created
+        self.put_seconds = max(0.002, self.clock() - began)
         try:
             return self._wait()
         except _Passed:
@@ -259,7 +264,9 @@ class _Writer:
         while True:
             before, has_led = self.newest, False
             try:
-                self._read_on()
+                came = self._read_on(ahead=min(_MOST_AHEAD, self.traffic.came + 1) if first else 1)
+                if first:
+                    self.traffic.came = came
                 ended = self._fate()
                 led = [] if first else self._led_after(before)
                 first = False
@@ -285,7 +292,7 @@ class _Writer:
             if now - self.began > self.policy.max_seconds:
                 raise self._unknown("it waited for its leader, or to lead, longer than max_commit_seconds")
             if not has_led:
-                self.sleep(min(self._lead_seconds / 4, max(0.001, patience - now)))
+                self.sleep(min(self._lead_seconds / 4, self.put_seconds / 2, max(0.001, patience - now)))
                 self.committer.waited()
 
     def _led_after(self, version: int) -> list[int]:
@@ -302,16 +309,19 @@ class _Writer:
     def _patience(self, losses: int) -> float:
         return float(self.uniform(1.5, 3.0) * self._lead_seconds * min(8, 2**losses))
 
-    def _read_on(self, most: int = 2**20) -> int:
-        """Read the versions that came since. Returns how many there were."""
+    def _read_on(self, most: int = 2**20, *, ahead: int = 1) -> int:
+        """Read the versions that came since, the first ones side by side. Returns how many there were."""
         count = 0
         with store_errors("commit"):
-            while count < most and (data := self.committer.read(self.newest + 1, self.newest + 1)[0]) is not None:
-                self.newest += 1
-                count += 1
-                self.chain.note(self.newest, data)
-                self.traffic.saw(self.chain.writers[self.newest], self.clock())
-                self.traffic.keep(self.newest, data)
+            while count < most and (found := self.committer.read_on(self.newest + 1, ahead)):
+                for data in found:
+                    self.newest += 1
+                    count += 1
+                    self.chain.note(self.newest, data)
+                    self.traffic.saw(self.chain.writers[self.newest], self.clock())
+                    self.traffic.keep(self.newest, data)
+                if len(found) < ahead:
+                    break
         return count
 
     def _fate(self) -> CommitOutcome | None:

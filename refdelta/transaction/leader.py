@@ -103,6 +103,19 @@ class LeaderCommitter(FileCommitter):
         held = [self.held(version) for version in range(first, last + 1)]
         return tuple(held) if None not in held else super().read(first, last)
 
+    def read_on(self, first: int, ahead: int) -> list[bytes]:
+        """The commit files from a version on, up to a gap, of at most so many versions, which are read side by side."""
+        if ahead <= 1 or self.held(first) is not None:
+            found = self.read(first, first)[0]
+            return [] if found is None else [found]
+        there: list[bytes] = []
+        for version, data in enumerate(self._each(range(first, first + ahead)), first):
+            if data is None:
+                break
+            self._note(version, data)
+            there.append(data)
+        return there
+
     def newest(self, after: int) -> int:
         """See :class:`FileCommitter`; from the newest one on that is held."""
         while self.held(after + 1) is not None:

@@ -35,10 +35,12 @@ class Traffic:
 
     Attributes:
         lead_seconds: the working time of leaders; None if none is known.
+        came: the number of versions that came while the last transaction and its intent were written.
     """
 
     def __init__(self) -> None:
         self.lead_seconds: float | None = None
+        self.came = 0
         self._others: dict[str, float] = {}
         self._crowd_at = self._looked_at = -10.0
         self._seen: set[str] = set()

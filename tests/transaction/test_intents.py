@@ -20,6 +20,7 @@ import refdelta
 from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.core.commit.intent_file import FOLDER, decode_intent, encode_intent, hash_of, intent_key, prepared_of
 from refdelta.core.commit.intents import FILES_MS, FRESH_MS, RULES, WINDOW, Candidate, Head, Named, fate, left_out
+from refdelta.core.log.paths import commit_key
 from refdelta.errors import CommitFailedError, ConcurrentModificationError, InvalidArgumentError
 from refdelta.transaction import background, intents, leader, post_commit
 from refdelta.transaction.traffic import Traffic
@@ -419,6 +420,48 @@ def test_a_leader_reads_ahead_while_its_put_is_under_way(tmp_path, stays, monkey
     one = lay(uri, append_nine)
     until(lambda: is_member(uri, one))
     assert ahead == [True]
+
+
+def test_versions_that_came_meanwhile_are_read_side_by_side():
+    """After the put of an intent several versions are there already: one round trip reads them, and not one each."""
+    store = MemoryStore("ahead")
+    asked: list[str] = []
+    for version in (3, 4, 5, 7):
+        store.put(commit_key(version), b"%d" % version)
+    get = store.get
+    store.get = lambda key: [asked.append(key), get(key)][1]
+    committer = leader.LeaderCommitter(store, 2)
+    assert committer.read_on(3, 4) == [b"3", b"4", b"5"]
+    assert {*asked} == {commit_key(version) for version in range(3, 7)}
+    asked.clear()
+    assert [committer.read_on(version, 1) for version in (5, 6, 7)] == [[b"5"], [], [b"7"]]
+    assert asked == [commit_key(6), commit_key(7)]
+    assert committer.held(4) == b"4"
+    store.put(commit_key(6), b"6")
+    assert committer.read_on(6, 8) == [b"6", b"7"]
+
+
+def test_a_writer_asks_for_as_many_versions_as_came_last_time(tmp_path, monkeypatch):
+    uri, asked = table(tmp_path), []
+    read_on = leader.LeaderCommitter.read_on
+
+    def noted(self, first, ahead):
+        asked.append(ahead)
+        return read_on(self, first, ahead)
+
+    monkeypatch.setattr(leader.LeaderCommitter, "read_on", noted)
+    mine, other = DeltaTable(uri), DeltaTable(uri)
+
+    def late(txn):
+        txn.append(pa.table({"id": [100]}))
+        for _ in range(3):
+            write_deltalake(other, pa.table({"id": [200]}), mode="append")
+
+    mine.transact(late, commit_properties=ALWAYS)
+    first, _ = asked[0], asked.clear()
+    mine.transact(late, commit_properties=ALWAYS)
+    assert (first, max(asked)) == (1, 4)
+    assert ids(uri) == sorted([1, 2, 3, 4, 100, 100, *[200] * 6])
 
 
 def test_row_ids_and_times_follow_each_other_in_the_versions_of_a_leader(tmp_path, stays):
