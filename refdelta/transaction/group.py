@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from refdelta.core.commit import effects
+from refdelta.core.commit.leading import check_loop
 from refdelta.core.commit.loop import group_loop
 from refdelta.core.commit.member import Member
 from refdelta.core.commit.transaction import CommitOutcome
@@ -233,7 +234,12 @@ class CommitGroup:
             checks = {one.member.prepared.txn_id: one.checks for one in waiting}
             inline = base.properties.inline_deletion_vectors
             shell = _GroupShell(self.store, committer, checks, inline_vectors=inline, kept=self._kept)
-            run_loop(group_loop([one.member for one in waiting], shell.policy), shell.perform)
+            members = [one.member for one in waiting]
+            if behind := [one for one in members if one.base < base.version]:
+                # Most began while the version before was being put: a put of it would be lost.
+                run_loop(check_loop(behind, base.version), shell.perform)
+            if left := [one for one in members if one.outcome is None]:
+                run_loop(group_loop(left, shell.policy), shell.perform)
         except BaseException as error:
             # Such as an interrupt of this thread: the others get an answer, too.
             self._interrupted(waiting, error, None if shell is None else shell.tried)

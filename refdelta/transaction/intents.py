@@ -381,7 +381,7 @@ class _Writer:
         rest = (found.version or 0) - 1
         shell = self._shell()
         try:
-            run_loop(check_loop(member, rest), shell.perform)
+            run_loop(check_loop([member], rest), shell.perform)
             if isinstance(member.outcome, Exception):
                 raise member.outcome
         except DeltaError as error:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import CommitProperties, DeltaTable, verify, write_deltalake
+from refdelta.core.log.paths import commit_key
 from refdelta.errors import (
     CommitOutcomeUnknownError,
     ConcurrentDeleteReadException,
@@ -37,11 +38,13 @@ class HeldStore(LocalStore):
         self.open.set()
         self.arrived = threading.Event()
         self.outcomes: list[object] = []
+        self.puts: list[str] = []
 
     def put_if_absent(self, key, data):
         if not key.endswith(".json") or not key.startswith("_delta_log/0"):
             return super().put_if_absent(key, data)
         self.arrived.set()
+        self.puts.append(key)
         assert self.open.wait(30)
         if not self.outcomes:
             return super().put_if_absent(key, data)
@@ -99,6 +102,14 @@ def test_those_that_commit_during_a_put_share_the_next_version(table, store):
     info = table.history(1)[0]
     assert [one["operation"] for one in info["members"]] == ["WRITE"] * 3
     assert info["operationMetrics"]["numOutputRows"] == "3"
+
+
+def test_those_that_began_before_a_version_of_their_group_try_the_one_after_it(table, store):
+    """They have read the version before it: a put of its number would be lost for certain, and cost a round trip."""
+    with table.group_commit() as group:
+        found = behind_a_put(group, store, *[lambda n=n: group.append(rows(10 + n)) for n in range(4)])
+    assert store.puts == [commit_key(1), commit_key(2)]
+    assert [(one.attempts, one.rebased_over) for one in found] == [(1, ()), *[(1, (1,))] * 3]
 
 
 def test_one_that_conflicts_fails_alone(table, store):

@@ -74,11 +74,11 @@ class Chain:
         return tuple(self.named.get(one) for one in range(base + 1, version))
 
 
-def check_loop(member: Member, last: int) -> effects.Steps[None]:
-    """Check one transaction against all versions up to ``last``, without committing it. Its ``outcome`` is the error if
-    it conflicts.
+def check_loop(members: Sequence[Member], last: int) -> effects.Steps[None]:
+    """Check transactions against all versions up to ``last``, without committing them. The ``outcome`` of each that
+    conflicts is the error.
     """
-    yield from _CheckLoop(member, last).run()
+    yield from _CheckLoop(members, last).run()
 
 
 def lead_loop(
@@ -106,12 +106,12 @@ def lead_loop(
 
 
 class _CheckLoop(Loop):
-    def __init__(self, member: Member, last: int) -> None:
-        super().__init__([member], member.limits)
+    def __init__(self, members: Sequence[Member], last: int) -> None:
+        super().__init__(list(members), members[0].limits)
         self.last = last
 
     def run(self) -> effects.Steps[None]:
-        yield from self._catch_up(self.base, self.last)
+        yield from self._catch_up(min(member.base for member in self.members), self.last)
 
 
 class _LeadLoop(Loop):
