@@ -7,6 +7,7 @@ a process of their own, since the proxy's would share their interpreter. A versi
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 import threading
@@ -20,6 +21,7 @@ from pathlib import Path
 import fresh
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from bench_log import RARELY
 from contest import Engine, Goal, ahead
@@ -27,6 +29,7 @@ from contest import Engine, Goal, ahead
 import refdelta
 from catalog.serving import TOKEN, Served, start
 from refdelta.racing.crew import Crew, Shift
+from refdelta_storage import open_store
 from servers.install import ServerUnavailableError
 from servers.proxies import ServerProxy
 from servers.running import S3Server
@@ -35,6 +38,7 @@ ROWS = 10
 _SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 VECTORS = {"delta.enableDeletionVectors": "true", **RARELY}
 SINGLE = "single commits"
+OBSTORE = "refdelta, obstore"
 TOOK = "ms a transaction"
 """Without opening the table."""
 
@@ -78,16 +82,35 @@ def work(uri: str, options: dict[str, str] | None, verb: str, threads: int, each
         one.join()
     if group:
         group.close()
-    seconds = time.perf_counter() - began
+    seconds, used = time.perf_counter() - began, time.process_time() - cpu
     count = threads * each
+    versions = refdelta.DeltaTable(uri, storage_options=options).version()
+    encoding, putting = parts(uri, options)
     return {
         "transactions/s": count / seconds,
         TOOK: seconds * 1000 / count,
         "p50 ms": float(np.percentile(took, 50)) * 1000,
         "p99 ms": float(np.percentile(took, 99)) * 1000,
-        "CPU ms a transaction": (time.process_time() - cpu) * 1000 / count,
-        "versions": float(refdelta.DeltaTable(uri, storage_options=options).version()),
+        "CPU ms a transaction": used * 1000 / count,
+        "CPU ms of Parquet": encoding,
+        "CPU ms of puts": putting * (1 + versions / count),
+        "versions": float(versions),
     }
+
+
+def parts(uri: str, options: dict[str, str] | None, count: int = 20) -> tuple[float, float]:
+    """Milliseconds of CPU of two parts of a transaction, each done alone: a data file is encoded, and put."""
+    store, rows = open_store(uri, options), _rows(0)
+    began = time.process_time()
+    for _ in range(count):
+        out = io.BytesIO()
+        pq.write_table(rows, out)
+    encoded, data = time.process_time(), out.getvalue()
+    for number in range(count):
+        store.put_if_absent(f"_scratch/{number}", data)
+    ended = time.process_time()
+    store.delete([f"_scratch/{number}" for number in range(count)])
+    return (encoded - began) * 1000 / count, (ended - encoded) * 1000 / count
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +130,16 @@ def slow_store():
     server.stop()
 
 
-def _engines(process, verb, threads, each, place, options, direct):
-    """The group, and single commits: each run has a table of its own."""
+def _engines(process, verb, threads, each, place, options, direct, alone=1.0):
+    """The group, on S3 by both clients, and single commits, of which a run may do a part only, since many threads take
+    minutes: each run has a table of its own.
+    """
+    whole = each
 
-    def engine(name: str, *, grouped: bool) -> Engine:
+    def engine(name: str, *, grouped: bool, client: str | None = None) -> Engine:
+        each = whole if grouped else max(1, round(whole * alone))
+        used = options if client is None else {**options, "client": client}
+
         def before() -> str:
             uri = place()
             made = refdelta.DeltaTable.create(uri, _SCHEMA, configuration=VECTORS, storage_options=direct)
@@ -120,7 +149,7 @@ def _engines(process, verb, threads, each, place, options, direct):
             return uri
 
         def run(uri: str) -> dict:
-            return process.submit(work, uri, options, verb, threads, each, grouped).result()
+            return process.submit(work, uri, used, verb, threads, each, grouped).result()
 
         def after(uri: str) -> None:
             count = refdelta.DeltaTable(uri, storage_options=direct).count()
@@ -128,9 +157,13 @@ def _engines(process, verb, threads, each, place, options, direct):
             if options is None:
                 shutil.rmtree(uri)
 
-        return Engine(name, run, before, after, settings="one process, a thread each")
+        settings = "one process, a thread each"
+        return Engine(name, run, before, after, settings=settings, share=each / whole)
 
-    return [engine("refdelta", grouped=True), engine(SINGLE, grouped=False)]
+    engines = [engine("refdelta", grouped=True), engine(SINGLE, grouped=False)]
+    if options is not None and verb == "append":
+        engines.append(engine(OBSTORE, grouped=True, client="obstore"))
+    return engines
 
 
 @pytest.mark.parametrize("threads", [1, 8])
@@ -158,6 +191,7 @@ def bench_group_s3_appends(contest, size, process, slow_store, threads):
         pytest.skip("as many threads as a longer run has")
     proxy, server = slow_store
     each = size(smoke=2, default=8, full=30)
+    alone = size(smoke=1, default=0.25) if threads > 16 else 1
     goals = {
         1: [LONER],
         16: [ahead(SINGLE, 4, figure=TOOK)],
@@ -165,7 +199,7 @@ def bench_group_s3_appends(contest, size, process, slow_store, threads):
     }
     place = proxy.place()
     contest.run(
-        _engines(process, "append", threads, each, lambda: proxy.place().uri, place.options, server.options()),
+        _engines(process, "append", threads, each, lambda: proxy.place().uri, place.options, server.options(), alone),
         rounds=size(smoke=1, default=2),
         warm=size(smoke=0, default=1),
         units=threads * each,
@@ -242,7 +276,7 @@ def _served(crew: Crew, folder, appends: int, name: str, *, grouped: bool) -> En
 
 def bench_group_served_appends(contest, size, folder):
     """Appends of ten rows by sixteen processes through ``refdelta serve``, all on this machine."""
-    appends = size(smoke=32, default=640, full=3200)
+    appends = size(smoke=32, default=160, full=1600)
     with Crew(CLIENTS) as crew:
         contest.run(
             [

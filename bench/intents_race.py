@@ -1,10 +1,13 @@
 """Appends of several writers that share versions by intents, beside single commits, on a store with latencies.
 
-``python bench/intents_race.py --writers 1 2 16 64 --seconds 10`` prints, for each number of writers, in both
-ways, transactions a second, latencies, versions a second, members a version, and the requests for a transaction. The
-store is in memory (threads of one process); each put and each delete takes 60 ms, each get 25 and each listing 40, as
-in the simulation of which the design has the figures. One put of each transaction is that of the checksum file of a
-version, in the background. CPU is that of this machine, so the CPU seconds of a transaction are printed, too.
+``python bench/intents_race.py --writers 1 2 16 64 --seconds 10 [--slower 5]`` prints, for each number of writers,
+in both ways, transactions a second, latencies, versions a second, members a version, and the requests for a
+transaction. The store is in memory (threads of one process); each put and each delete takes 60 ms, each get 25 and each
+listing 40, as in the simulation of which the design has the figures. One put of each transaction is that of the
+checksum file of a version, in the background. CPU is that of this machine, so the CPU seconds of a transaction are
+printed, too: all threads share one process, and so one core. ``--slower 5`` lets the clock of the process go five times
+slower, and its waits five times longer, so that computing takes a fifth of its part of the time: figures of the
+protocol, not of the machine.
 """
 
 from __future__ import annotations
@@ -20,13 +23,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--writers", type=int, nargs="+", default=[1, 2, 16, 64])
+parser.add_argument("--seconds", type=float, default=10.0)
+parser.add_argument("--slower", type=float, default=1.0, metavar="TIMES")
+asked = parser.parse_args() if __name__ == "__main__" else parser.parse_args([])
 
-from refdelta import CommitProperties, DeltaTable, write_deltalake
-from refdelta.api.handle import Handle
-from refdelta_storage import Capabilities, MemoryStore, ObjectInfo, PutOutcome
-from refdelta_storage.wrappers import WrapperStore
+if asked.slower != 1:
+    # Before the engine is imported, which takes both functions as they are then.
+    _clock, _sleep = time.monotonic, time.sleep
+    time.monotonic = lambda: _clock() / asked.slower
+    time.sleep = lambda seconds: _sleep(seconds * asked.slower)
+
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+
+from refdelta import CommitProperties, DeltaTable, write_deltalake  # noqa: E402
+from refdelta.api.handle import Handle  # noqa: E402
+from refdelta_storage import Capabilities, MemoryStore, ObjectInfo, PutOutcome  # noqa: E402
+from refdelta_storage.wrappers import WrapperStore  # noqa: E402
 
 PUT, GET, LIST = 0.060, 0.025, 0.040
 WARM_UP = 2.0
@@ -147,10 +162,6 @@ def newest(store: SlowStore) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--writers", type=int, nargs="+", default=[1, 2, 16, 64])
-    parser.add_argument("--seconds", type=float, default=10.0)
-    asked = parser.parse_args()
     for writers in asked.writers:
         for group in (None, "intents"):
             found = race(writers, asked.seconds, group)

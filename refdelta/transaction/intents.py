@@ -292,7 +292,7 @@ class _Writer:
             if now - self.began > self.policy.max_seconds:
                 raise self._unknown("it waited for its leader, or to lead, longer than max_commit_seconds")
             if not has_led:
-                self.sleep(min(self._lead_seconds / 4, self.put_seconds / 2, max(0.001, patience - now)))
+                self.sleep(min(self._lead_seconds / 4, self.put_seconds / 4, max(0.001, patience - now)))
                 self.committer.waited()
 
     def _led_after(self, version: int) -> list[int]:

@@ -178,6 +178,17 @@ def test_requests_bytes_and_their_price_are_counted_at_a_proxy(cli, s3_server, e
     assert list(open_location(place.uri, place.options).list()) == []
 
 
+@pytest.mark.parametrize("kind", ["azure", "gcs"])
+def test_requests_to_stores_of_azure_and_google_are_late_and_counted(cli, request, kind):
+    place = request.getfixturevalue(f"{kind}_server").place()
+    how = ("--writers", 2, "--commits", 4, "--warm-up", 0, "--latency", "put=1,get=1,list=1", "--json")
+    (told,) = cli("bench", place.uri, *_storage_options(place.options), *how).json
+    assert (told["commits"], told["problems"]) == (4, [])
+    assert told["costs"]["requests"]["PUT"] >= 2, "a data file and a commit"
+    assert told["costs"]["bytes_up"] > 500
+    assert list(open_location(place.uri, place.options).list()) == []
+
+
 @pytest.mark.tier("test")
 def test_the_costs_in_a_line_and_no_processor_time_that_is_the_proxys_too(cli, s3_server):
     place = s3_server.place()
