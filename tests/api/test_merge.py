@@ -10,7 +10,9 @@ import datetime as dt
 import itertools
 import json
 from decimal import Decimal
+from random import Random
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -19,6 +21,7 @@ from refdelta.arrow.schema import from_arrow
 from refdelta.errors import ColumnNotFoundError, ConstraintViolationError, InvalidArgumentError, PredicateError
 from refdelta.expressions.scope import Scope
 from refdelta.expressions.sql import parse_predicate
+from refdelta.operations.merge import matches
 from refdelta.operations.merge.join import JoinCondition
 from written_tables import actions, with_vector
 
@@ -337,6 +340,56 @@ def test_conditions_without_any_equality(tmp_path):
     assert result["num_target_rows_deleted"] == 4
     table.merge(pa.table({"x": [1]}), "false").when_not_matched_insert({"a": "x + 100"}).execute()
     assert [a for (a,) in rows(table)] == [0, 1, 101, 4, 5, 6, 9]
+
+
+BY_PARTS = [
+    ("t.a = s.a or t.b = s.b", 2),
+    ("t.a = s.a or t.b <=> s.b", 2),
+    ("(t.a = s.a and t.n > 3) or (t.b = s.b and s.n < 5)", 2),
+    ("(t.a = s.a or t.b = s.b or t.n = s.n) and t.n <> s.n", 3),
+    ("t.a = s.a or (t.b = s.b or (t.n = s.n and s.a > 2))", 3),
+    ("t.a = s.a or t.n > s.n", 0),
+    ("(t.a > s.a or t.n = s.n) and (t.a = s.a or t.b = s.b)", 2),
+]
+
+
+@pytest.mark.parametrize(("on", "ways"), BY_PARTS)
+def test_a_disjunction_is_joined_by_the_keys_of_its_parts(on, ways, monkeypatch):
+    """The pairs are those of DuckDB, each once though several parts hold for it, and no product is made of them."""
+    random = Random(7)
+
+    def some(count):
+        def column():
+            return pa.array([random.choice([None, *range(9)]) for _ in range(count)], INT)
+
+        return pa.table({"a": column(), "b": column(), "n": pa.array(range(count), INT)})
+
+    target, rows = some(40), some(15)
+    scope = Scope.of_two("t", from_arrow(target.schema), "s", from_arrow(rows.schema))
+    assert len(JoinCondition.of(parse_predicate(on, scope), "t").joins) == ways
+    products = []
+    whole = matches._products
+    monkeypatch.setattr(matches, "_products", lambda *sides: [products.append(1), whole(*sides)][1])
+    sql = on.replace("<=>", "is not distinct from")
+    wanted = duckdb.sql(f"select distinct t.n from target t join rows s on {sql}").fetchnumpy()["n"]
+    uri = f"memory://by-parts-{next(numbers)}"
+    write_deltalake(uri, target)
+    result = DeltaTable(uri).merge(rows, on).when_matched_delete().execute()
+    assert result["num_target_rows_deleted"] == len(wanted)
+    left = DeltaTable(uri).to_pyarrow_table()["n"].to_pylist()
+    assert sorted(left) == sorted({*range(40)} - {*wanted.tolist()})
+    assert bool(products) == (not ways)
+
+
+def test_a_pair_for_which_several_parts_hold_is_one_pair(tmp_path):
+    write_deltalake(tmp_path, pa.table({"a": [1, 2], "b": [5, 6], "n": [0, 0]}))
+    table = DeltaTable(tmp_path)
+    both = pa.table({"a": [1], "b": [5]})
+    table.merge(both, "t.a = s.a or t.b = s.b").when_matched_update({"n": "n + 1"}).execute()
+    assert rows(table) == [(1, 5, 1), (2, 6, 0)]
+    two = pa.table({"a": [1, 7], "b": [8, 5]})
+    with pytest.raises(ConstraintViolationError, match="2 rows of the source match"):
+        table.merge(two, "t.a = s.a or t.b = s.b").when_matched_update({"n": "9"}).execute()
 
 
 # --- columns and schema ---

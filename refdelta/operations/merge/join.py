@@ -60,12 +60,15 @@ class JoinCondition:
         target_only: conditions on the target's row alone.
         source_only: conditions on the source's row alone.
         rest: all others.
+        alternatives: where ``keys`` has none, the parts of a disjunction in ``rest`` of which each has some: a pair
+            that matches has equal keys in one of them.
     """
 
     keys: tuple[JoinKey, ...]
     target_only: tuple[Predicate, ...]
     source_only: tuple[Predicate, ...]
     rest: tuple[Predicate, ...]
+    alternatives: tuple[JoinCondition, ...] = ()
 
     @classmethod
     def of(cls, predicate: Predicate, target_alias: str) -> JoinCondition:
@@ -79,7 +82,22 @@ class JoinCondition:
                 continue
             aliases = {path[0] == target_alias for path in columns(part)}
             parts["target" if aliases == {True} else "source" if aliases == {False} else "rest"].append(part)
-        return cls(tuple(keys), tuple(parts["target"]), tuple(parts["source"]), tuple(parts["rest"]))
+        found: tuple[JoinCondition, ...] = ()
+        if not keys:
+            choices = (
+                tuple(cls.of(one, target_alias) for one in part.children)
+                for part in parts["rest"]
+                if isinstance(part, Or)
+            )
+            found = next((some for some in choices if all(one.joins for one in some)), ())
+        return cls(tuple(keys), tuple(parts["target"]), tuple(parts["source"]), tuple(parts["rest"]), found)
+
+    @property
+    def joins(self) -> tuple[JoinCondition, ...]:
+        """The conditions by whose keys rows are joined: the pairs that match are among those of one of them. Empty if
+        every row has to be paired with every other.
+        """
+        return (self,) if self.keys else tuple(way for one in self.alternatives for way in one.joins)
 
     @property
     def columns(self) -> frozenset[tuple[str, ...]]:

@@ -1,8 +1,9 @@
 """The matches of a MERGE: pairs of rows of both sides, the clause that applies to each, and the places of the rows.
 
 The source, or a part of it, is held in memory, and the table comes in pieces. Equalities of ON are joined by Arrow's
-hash join, and the other conditions filter its pairs. Without an equality every row is paired with every other, in
-blocks. A :class:`Matcher` runs in the process that reads the files, which may be another one than the one that commits.
+hash join, and the other conditions filter its pairs; the parts of a disjunction that have equalities are joined each by
+itself. Without an equality every row is paired with every other, in blocks. A :class:`Matcher` runs in the process that
+reads the files, which may be another one than the one that commits.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from refdelta.operations.shared.rewrite import others, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from refdelta.operations.merge.join import JoinCondition
     from refdelta.operations.merge.plan import BoundClause, MergePlan
 
 PAIRS_AT_ONCE = 256 * 1024
@@ -136,17 +138,22 @@ class Matcher:
     plan: MergePlan
     source: pa.Table
     whole: bool = False
-    _keys: pa.Table = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        pieces = []
-        start = 0
-        for batch in self.source.to_batches():
+    @cached_property
+    def _ways(self) -> list[tuple[JoinCondition, pa.Table]]:
+        """The conditions by whose keys rows are joined, each with the keys of the source; else the only one, without
+        keys.
+        """
+        on = self.plan.on
+        return [(way, self._keys(way)) for way in on.joins or (on,)]
+
+    def _keys(self, way: JoinCondition) -> pa.Table:
+        batches, start, pieces = [empty_table(self.source.schema), *self.source.to_batches()], 0, []
+        for batch in batches:
             rows = pa.arange(start, start + batch.num_rows)
-            pieces.append(self._side(self.plan.source_alias, batch, rows, "source"))
+            pieces.append(self._side(way, self.plan.source_alias, batch, rows, "source"))
             start += batch.num_rows
-        empty = self._side(self.plan.source_alias, empty_table(self.source.schema), pa.array([], pa.int64()), "source")
-        object.__setattr__(self, "_keys", pa.concat_tables([empty, *pieces]))
+        return pa.concat_tables(pieces)
 
     @property
     def piece_bytes(self) -> int:
@@ -186,18 +193,27 @@ class Matcher:
             rows: the rows of the target, with at least the columns of the condition.
         """
         numbers = pa.arange(0, rows.num_rows)
-        own = self._side(self.plan.target_alias, rows, numbers, "target")
-        if self.plan.on.keys:
-            names = [name for name in own.column_names if name != "target"]
-            found = own.join(self._keys, names, join_type="inner", coalesce_keys=True)
-            found = found.select(["target", "source"]).sort_by([("target", "ascending"), ("source", "ascending")])
-            blocks: Iterable[pa.Table] = _slices(found, PAIRS_AT_ONCE)
+        blocks: Iterable[pa.Table]
+        if self.plan.on.joins:
+            found = pa.concat_tables(self._joined(way, keys, rows, numbers) for way, keys in self._ways)
+            if len(self._ways) > 1:
+                found = found.group_by(found.column_names).aggregate([])
+            found = found.sort_by([("target", "ascending"), ("source", "ascending")])
+            blocks = _slices(found, PAIRS_AT_ONCE)
         else:
-            blocks = _products(own.column("target"), self._keys.column("source"))
+            ((way, keys),) = self._ways
+            own = self._side(way, self.plan.target_alias, rows, numbers, "target")
+            blocks = _products(own.column("target"), keys.column("source"))
         kept = [self._holding(block, rows) for block in blocks]
         schema = pa.schema([("target", pa.int64()), ("source", pa.int64())])
         table = pa.concat_tables([empty_table(schema), *kept])
         return JoinedPairs(one_array(table.column("target")), one_array(table.column("source")))
+
+    def _joined(self, way: JoinCondition, keys: pa.Table, rows: pa.Table, numbers: pa.Array) -> pa.Table:
+        """The pairs with equal keys."""
+        own = self._side(way, self.plan.target_alias, rows, numbers, "target")
+        names = [name for name in own.column_names if name != "target"]
+        return own.join(keys, names, join_type="inner", coalesce_keys=True).select(["target", "source"])
 
     def rows(self, pairs: JoinedPairs, rows: pa.Table, needed: frozenset[tuple[str, ...]]) -> pa.RecordBatch:
         """The rows of pairs side by side.
@@ -269,16 +285,17 @@ class Matcher:
             "remove duplicates from the source, for example by its key"
         )
 
-    def _side(self, alias: str, rows: Any, numbers: pa.Array, name: str) -> pa.Table:
+    def _side(self, way: JoinCondition, alias: str, rows: Any, numbers: pa.Array, name: str) -> pa.Table:
         """The keys of some rows and their numbers, without rows for which the conditions on this side alone are not
         true.
         """
         batch = side(alias, rows)
-        own = self.plan.on.target_only if name == "target" else self.plan.on.source_only
-        if own:
-            mask = row_mask(conjunction(own), batch)
-            batch, numbers = batch.filter(mask), numbers.filter(mask)
-        return pa.table({**joinable(self.plan.on, batch, target=name == "target"), name: numbers})
+        for on in {id(one): one for one in (self.plan.on, way)}.values():
+            own = on.target_only if name == "target" else on.source_only
+            if own:
+                mask = row_mask(conjunction(own), batch)
+                batch, numbers = batch.filter(mask), numbers.filter(mask)
+        return pa.table({**joinable(way, batch, target=name == "target"), name: numbers})
 
     def _holding(self, block: pa.Table, rows: pa.Table) -> pa.Table:
         """The pairs of a block for which the rest of the condition is true."""
