@@ -1,6 +1,6 @@
 """The field in one picture: engines of Delta, Iceberg, Lance and DuckLake at the same work, by ``refdelta bench``.
 
-    python bench/field.py [--engines refdelta,deltalake] [--mixes appends,payments] [--writers 1,8] [--commits 200]
+    python bench/field.py [--engines refdelta,lance,deltalake:tuned] [--mixes appends] [--writers 1,8] [--commits 200]
                           [--uri /var/tmp] [--storage-option NAME=VALUE] [--latency put=60,get=25,list=40]
                           [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
 
@@ -8,7 +8,8 @@ Each combination is a process of ``refdelta bench --json``, and the engines take
 slows all of them. A result is a line in ``--to``, which later runs add to; ``--page`` writes the page and its plots of
 all lines. An engine whose package is not in this environment has a Python of its own by ``--python``. Engines of one
 process have threads, as their users have to. Storage options go to all engines: those of S3 by deltalake's names, which
-all of them know. With a latency the requests of a commit are counted, too.
+all of them know. With a latency the requests of a commit are counted, too. An engine has its defaults, and with
+``:tuned`` what its own documentation offers to many writers.
 
 A failed run is told, and is no figure: an engine that cannot do a mix, and one whose rows are wrong afterwards.
 """
@@ -33,7 +34,7 @@ from matplotlib.figure import Figure
 ROOT = Path(__file__).parents[1]
 ENGINES = (
     *("refdelta", "refdelta-files", "refdelta-catalog", "refdelta-intents", "refdelta-group"),
-    *("deltalake", "delta-spark", "pyiceberg", "lance", "ducklake"),
+    *("deltalake", "deltalake:tuned", "delta-spark", "pyiceberg", "pyiceberg:tuned", "lance", "ducklake"),
 )
 THREADS = {"refdelta-group", "delta-spark"}
 MIXES = ("appends", "batches", "ycsb-a", "ycsb-f", "payments", "late", "upserts")
@@ -81,9 +82,13 @@ def run(
         more: more arguments of the command.
     """
     told = {"engine": work.engine, "mix": work.mix, "writers": work.writers, "uri": uri.partition("?")[0]}
+    if "--latency" in more:
+        told["distance"] = more[list(more).index("--latency") + 1]
+    engine, _, settings = work.engine.partition(":")
     command = [
-        *(pythons.get(work.engine, sys.executable), "-m", "refdelta", "bench", uri, "--json", "--seed", str(seed)),
-        *("--engine", work.engine, "--mix", work.mix, "--writers", str(work.writers), "--commits", str(commits)),
+        *(pythons.get(engine, sys.executable), "-m", "refdelta", "bench", uri, "--json", "--seed", str(seed)),
+        *("--engine", engine, "--mix", work.mix, "--writers", str(work.writers), "--commits", str(commits)),
+        *(("--engine-option", f"settings={settings}") if settings else ()),
         *(("--threads",) if work.engine in THREADS else ()),
         *more,
     ]
@@ -136,26 +141,49 @@ def _middle(lines: Sequence[Line], name: str) -> float | None:
 
 
 def page(lines: Sequence[Line], command: str) -> str:
-    """The page: for each mix a table of the engines, at each number of writers."""
-    by = groups(lines)
-    mixes = list(dict.fromkeys(line["mix"] for line in lines))
-    parts = [_HEAD.format(command=command, when=_when(lines), machine=_machine(lines)), _bounds(by)]
-    for mix in mixes:
-        parts += [f"## {mix}\n", f"![Commits a second over writers: {mix}](pictures/field-{mix}.svg)\n"]
-        counts = sorted({writers for _, one, writers in by if one == mix})
-        for writers in counts:
-            parts.append(_table(by, mix, writers))
-    return "\n".join(parts)
+    """The page: for each place and mix a table of the engines, at each number of writers."""
+    parts = [_HEAD.format(command=command, when=_when(lines), machine=_machine(lines)), _bounds(groups(lines))]
+    for place, here in by_place(lines).items():
+        parts.append(f"## {place}\n")
+        for mix in dict.fromkeys(line["mix"] for line in here):
+            by = groups(here)
+            name = picture(place, mix)
+            parts += [f"### {place}: {mix}\n", f"![Commits a second over writers, {place}: {mix}](pictures/{name})\n"]
+            counts = sorted({writers for _, one, writers in by if one == mix})
+            parts += [_table(by, mix, writers) for writers in counts]
+    return "\n".join([*parts, _PUBLISHED.read_text()])
+
+
+def by_place(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    """The runs on each place: a disk of this machine, or a store with its distance."""
+    found: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        scheme, _, rest = line["uri"].partition("://")
+        place = _STORES.get(scheme, scheme) if rest else "Local disk"
+        distance = line.get("distance")
+        found[f"{place}, {distance.replace(',', ', ').replace('=', ' ')} ms" if distance else place].append(line)
+    return found
+
+
+def picture(place: str, mix: str) -> str:
+    """The name of a picture's file."""
+    return f"field-{place.partition(',')[0].lower().replace(' ', '-')}-{mix}.svg"
+
+
+_STORES = {"s3": "S3", "s3a": "S3", "abfs": "Azure", "abfss": "Azure", "az": "Azure", "gs": "GCS"}
+
+_PUBLISHED = Path(__file__).with_name("published.md")
 
 
 _HEAD = """# The field
 
-Engines of table formats at the same work, on one machine, each at its defaults: committed transactions
-a second, the latency from the first try until the acknowledgement, aborted tries a commit, processor
-time of the writers a commit, and the median latency of the last tenth of the commits over that of the
-first; where a proxy stood before a store, its requests a commit, and the price of a thousand commits in
-US dollars at S3's list prices. An aborted try is repeated. After each run the rows are compared with
-what was acknowledged; "wrong" has the reason. Medians of the rounds.
+Engines of table formats at the same work, on one machine, each at its defaults, or, as `:tuned`, with
+what its own documentation offers to many writers ([which](guide/command-line.md#measure-a-store)):
+committed transactions a second, the latency from the first try until the acknowledgement, aborted
+tries a commit, processor time of the writers a commit, and the median latency of the last tenth of the
+commits over that of the first; where a proxy stood before a store, its requests a commit, and the price
+of a thousand commits in US dollars at S3's list prices. An aborted try is repeated. After each run the
+rows are compared with what was acknowledged; "wrong" has the reason. Medians of the rounds.
 
 By `{command}`, {when}; {machine}. [How to run it](guide/command-line.md#measure-a-store).
 """
@@ -181,7 +209,7 @@ def _machine(lines: Sequence[Line]) -> str:
 
 def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
     engines = list(dict.fromkeys(engine for engine, _, _ in by))
-    rows = [f"| {engine} | {BOUNDS.get(engine, '')} |" for engine in engines]
+    rows = [f"| {engine} | {BOUNDS.get(engine, BOUNDS.get(engine.partition(':')[0], ''))} |" for engine in engines]
     return "\n".join(["| engine | what bounds its commits |", "|---|---|", *rows, ""])
 
 
@@ -278,8 +306,10 @@ def main(given: Sequence[str] | None = None) -> int:
         arguments.page.write_text(page(lines, f"python bench/field.py {' '.join(shown)}".strip()))
         folder = arguments.page.parent / "pictures"
         folder.mkdir(exist_ok=True)
-        for mix in dict.fromkeys(line["mix"] for line in lines):
-            (folder / f"field-{mix}.svg").write_text(svg(plot(lines, mix), f"Commits a second over writers: {mix}"))
+        for place, here in by_place(lines).items():
+            for mix in dict.fromkeys(line["mix"] for line in here):
+                drawn = svg(plot(here, mix), f"Commits a second over writers, {place}: {mix}")
+                (folder / picture(place, mix)).write_text(drawn)
     return 0
 
 

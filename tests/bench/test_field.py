@@ -9,6 +9,7 @@ import pytest
 def _line(engine, mix="appends", writers=1, rate=10.0, **more):
     return {
         "engine": engine,
+        "uri": "/var/tmp",
         "mix": mix,
         "writers": writers,
         "commits": 10,
@@ -41,7 +42,7 @@ def test_runs_become_lines_and_the_page_is_made_of_all_lines(tmp_path, capsys):
     text = page.read_text()
     assert "| pyiceberg | no figure: pyiceberg compacts no files" in text
     assert "deltalake 1." in text
-    svg = (page.parent / "pictures" / "field-upserts.svg").read_text()
+    svg = (page.parent / "pictures" / "field-local-disk-upserts.svg").read_text()
     assert ">deltalake<" in svg
     assert ">pyiceberg<" not in svg
     assert "upserts x 1, deltalake: " in capsys.readouterr().out
@@ -55,6 +56,7 @@ def test_figures_are_medians_and_who_is_wrong_has_none():
     lines += [_line("c", failed="not done after 300 s"), _line("a", failed="not done after 300 s")]
     text = field.page(lines, "python bench/field.py")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert text.index("### Local disk: appends") < text.index("| a | 2.0")
     assert "| a | 2.0 | 5 | 9 | 0.00 | 3.00 |  |  |  |" in rows
     assert "| b | **wrong**: 9, and not 10 | | | | | | | |" in rows
     assert "| c | no figure: not done after 300 s | | | | | | | |" in rows
@@ -67,6 +69,30 @@ def test_requests_and_their_price_are_medians_of_the_runs_that_counted_them():
     costs = [{"requests": {"PUT": 2.0, "GET": count}, "dollars": dollars} for count, dollars in ((1, 0.3), (3, 0.1))]
     lines = [_line("a", rate=1.0), *({**_line("a", rate=1.0), "costs": one} for one in costs)]
     assert "| a | 1.0 | 5 | 9 | 0.00 | 3.00 |  | 4.0 | 0.2000 |" in field.page(lines, "").splitlines()
+
+
+def test_each_place_has_tables_and_pictures_of_its_own():
+    far = {"uri": "s3://b/t", "distance": "put=60,get=25"}
+    text = field.page([_line("a", rate=5.0), _line("a", rate=9.0, **far), _line("a:tuned", rate=8.0, **far)], "")
+    near, away = text.partition("## S3, put 60, get 25 ms\n")[::2]
+    assert "| a | 5.0 |" in near
+    assert "(pictures/field-local-disk-appends.svg)" in near
+    assert "| a | 9.0 |" in away
+    assert "| a:tuned | 8.0 |" in away
+    assert "(pictures/field-s3-appends.svg)" in away
+
+
+@pytest.mark.tier("test")
+@pytest.mark.parametrize("engine", ["deltalake", "pyiceberg"])
+def test_tuned_settings_change_no_rows(tmp_path, engine):
+    told = field.run(field.Work(f"{engine}:tuned", "rows", 2), str(tmp_path), 6, 100, {}, 0)
+    assert (told["commits"], told["problems"]) == (6, [])
+
+
+@pytest.mark.tier("test")
+def test_other_settings_are_refused(tmp_path):
+    told = field.run(field.Work("deltalake:fast", "appends", 1), str(tmp_path), 2, 100, {}, 0)
+    assert told["failed"] == "settings are 'defaults' or 'tuned', not 'fast'"
 
 
 def test_time_is_up(tmp_path):

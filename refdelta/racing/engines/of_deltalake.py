@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
-from refdelta.racing.engines.rivals import RivalEngine, RivalHands
+from refdelta.racing.engines.rivals import RivalEngine, RivalHands, is_tuned
 from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged, do_merge
 
@@ -14,28 +15,36 @@ from refdelta.racing.throughput import Acknowledged, do_merge
 class DeltalakeHands(RivalHands):
     """One handle, which moves to the newest version before each change, as refdelta's does by itself."""
 
-    def __init__(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, mix: Mix, storage_options: Mapping[str, str], *, tuned: bool = False) -> None:
         import deltalake
         from deltalake.exceptions import CommitFailedError
 
         super().__init__(mix)
+        self._how: dict[str, Any] = {}
+        if tuned:
+            self._how = {
+                "commit_properties": deltalake.CommitProperties(max_commit_retries=100),
+                "post_commithook_properties": deltalake.PostCommitHookProperties(
+                    create_checkpoint=False, cleanup_expired_logs=False
+                ),
+            }
         self._deltalake = deltalake
         self.aborts = (CommitFailedError,)
         self._table = deltalake.DeltaTable(folder, storage_options=dict(storage_options))
 
     def append(self, rows: pa.Table) -> None:
         """Without looking for the newest version: deltalake's retries do."""
-        self._deltalake.write_deltalake(self._table, rows, mode="append")
+        self._deltalake.write_deltalake(self._table, rows, mode="append", **self._how)
 
     def delete(self, predicate: str) -> None:
         """See :meth:`RivalHands.delete`."""
         self._table.update_incremental()
-        self._table.delete(predicate)
+        self._table.delete(predicate, **self._how)
 
     def update(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.update`."""
         self._table.update_incremental()
-        self._table.update({"n": wanted.value}, predicate=wanted.predicate)
+        self._table.update({"n": wanted.value}, predicate=wanted.predicate, **self._how)
 
     def merge(self, wanted: Statement) -> None:
         """See :meth:`RivalHands.merge`."""
@@ -54,10 +63,19 @@ class DeltalakeHands(RivalHands):
 
 
 class DeltalakeEngine(RivalEngine):
-    """deltalake, at its defaults."""
+    """deltalake.
+
+    Args:
+        settings: ``defaults``, or ``tuned``: a hundred retries, and no checkpoint or cleanup after a commit, but for
+            MERGE and OPTIMIZE.
+    """
 
     name = module = "deltalake"
     packages = ("deltalake",)
+
+    def __init__(self, settings: str = "defaults") -> None:
+        super().__init__()
+        self._tuned = is_tuned(settings)
 
     def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
         """See :meth:`RivalEngine.prepare`."""
@@ -70,7 +88,7 @@ class DeltalakeEngine(RivalEngine):
 
     def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> DeltalakeHands:
         """See :meth:`RivalEngine.open`."""
-        return DeltalakeHands(folder, mix, storage_options)
+        return DeltalakeHands(folder, mix, storage_options, tuned=self._tuned)
 
     def rows(self, folder: str, storage_options: Mapping[str, str]) -> pa.Table:
         """See :meth:`RivalEngine.rows`."""

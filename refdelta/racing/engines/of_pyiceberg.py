@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from refdelta.racing.crew import RaceFailedError
 from refdelta.racing.engines.other_forms import name_of, own_database
-from refdelta.racing.engines.rivals import RivalEngine, RivalHands
+from refdelta.racing.engines.rivals import RivalEngine, RivalHands, is_tuned
 from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged
 
@@ -27,6 +27,15 @@ _OPTIONS = {
     "aws_region": "s3.region",
 }
 """The names of s3fs and of deltalake, in pyiceberg's."""
+
+TUNED = {
+    "commit.retry.num-retries": "100",
+    "commit.retry.min-wait-ms": "10",
+    "commit.retry.max-wait-ms": "1000",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "5",
+}
+"""The table properties of ``settings=tuned``: what Iceberg's configuration offers to many writers and many commits."""
 
 
 class PyIcebergHands(RivalHands):
@@ -75,18 +84,20 @@ class PyIcebergHands(RivalHands):
 
 
 class PyIcebergEngine(RivalEngine):
-    """pyiceberg with a SQL catalog, at its defaults.
+    """pyiceberg with a SQL catalog.
 
     Args:
         database: the URL of the catalog's database, as SQLAlchemy writes it; a file of SQLite that is removed at the
             end of the process by default.
+        settings: ``defaults``, or ``tuned`` for :data:`TUNED`.
     """
 
     name = module = "pyiceberg"
     packages = ("pyiceberg", "sqlalchemy")
 
-    def __init__(self, database: str = "") -> None:
+    def __init__(self, database: str = "", settings: str = "defaults") -> None:
         super().__init__()
+        self._properties = TUNED if is_tuned(settings) else {}
         if not database:
             database = own_database()
         self._database = database
@@ -95,7 +106,9 @@ class PyIcebergEngine(RivalEngine):
         """See :meth:`RivalEngine.prepare`."""
         catalog = self._catalog(folder, storage_options)
         catalog.create_namespace_if_not_exists("bench")
-        table = catalog.create_table(name_of(folder), SCHEMA, location=f"{_uri(folder)}/table")
+        table = catalog.create_table(
+            name_of(folder), SCHEMA, location=f"{_uri(folder)}/table", properties=self._properties
+        )
         for piece in first_pieces(mix):
             table.append(piece)
 
