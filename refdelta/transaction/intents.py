@@ -53,7 +53,9 @@ _FIRST_SECONDS = 0.15
 """The working time of a leader, in seconds, before one is known."""
 _FIRST_SECONDS_NEARBY = 0.02
 _LATE = 16
-"""A transaction that read so many versions ago is committed alone: its intent's window would soon be over."""
+"""A transaction that read so many versions ago moves up before it is put, or is committed alone: its intent's window
+would soon be over.
+"""
 _RECENT_SECONDS = 1.0
 """A snapshot of this age is taken for younger than that."""
 _LOSSES = 8
@@ -196,6 +198,7 @@ class _Writer:
     """One transaction that is committed by its intent.
 
     Attributes:
+        prepared: the transaction. It may have moved up from the version that it read.
         read: the version that it read.
         chain: the commit files that were read.
         newest: the last of them, in order from the base.
@@ -249,7 +252,9 @@ class _Writer:
         self.chain.note(read, data)
         recent = self.seen_at is not None and self.began - self.seen_at < _RECENT_SECONDS
         if not recent and self._read_on(most=_LATE) >= _LATE:
-            return None
+            if not self._moved_up():
+                return None
+            read = self.prepared.read_version
         now_ms = time.time_ns() // 1_000_000
         body = encode_intent(self.prepared, read, self.chain.hashes[read], replaces=self.replaces, now_ms=now_ms)
         if body is None:
@@ -274,6 +279,37 @@ class _Writer:
             self._remove_vectors(())
             self.leader.forget([self.key])
             raise ended.error from ended.error.__cause__
+
+    def _moved_up(self) -> bool:
+        """Let a blind append build on the newest version, once it is checked against all versions since the one that it
+        read: it depends on nothing else there. So the rows of a job that took long can share a version. Its commitInfo
+        names the version that was read, as ever.
+
+        Returns:
+            False, and nothing has changed, if it is no blind append, conflicts, or replaces an earlier try, whose
+            writer has to have read all versions since the base of that.
+        """
+        member = self._member()
+        if self.replaces or not member.state.blind:
+            return False
+        with store_errors("commit"):
+            newest = self.committer.newest(self.newest)
+        run_loop(check_loop(member, newest), self.watch.timed(self._shell().perform))
+        with store_errors("commit"):
+            data = self._commit_file(newest)
+        if member.outcome is not None or data is None:
+            return False
+        self.prepared = self.leader.like = msgspec.structs.replace(
+            self.prepared,
+            read_version=newest,
+            read_set=dataclasses.replace(self.prepared.read_set, version=newest),
+            clock=member.clock,
+            row_ids=member.row_ids,
+        )
+        self.chain.note(newest, data)
+        self.traffic.keep(newest, data)
+        self.newest = newest
+        return True
 
     def _wait(self) -> CommitOutcome:
         # Versions that are there already have not passed over it.
