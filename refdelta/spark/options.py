@@ -23,7 +23,7 @@ _OPENED = (*_PLACE, "locations", "storageOptions")
 READ = (*_OPENED, "outside", "versionAsOf", "timestampAsOf", "filter", *_FEED, *_RANGE)
 WRITE = (
     *_OPENED, "partitionBy", "readsTarget", "replaceWhere", "partitionOverwriteMode", "mergeSchema",
-    "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata",
+    "overwriteSchema", "targetFileSize", "txnAppId", "txnVersion", "userMetadata", "group",
 )  # fmt: skip
 STREAM_READ = (
     *_OPENED, "outside", "startingVersion", "startingTimestamp", "maxFilesPerTrigger",
@@ -33,7 +33,7 @@ STREAM_READ = (
 # The last two are options of Spark itself, which it passes on.
 STREAM_WRITE = (
     *_OPENED, "partitionBy", "readsTarget", "mergeSchema", "overwriteSchema", "targetFileSize",
-    "txnAppId", "userMetadata", "checkpointLocation", "queryName",
+    "txnAppId", "userMetadata", "group", "checkpointLocation", "queryName",
 )  # fmt: skip
 
 _RELOADED = (
@@ -68,6 +68,7 @@ _WRITES = {
 }
 _INSTEAD = {STREAM_READ: _STREAMS, WRITE: _WRITES, STREAM_WRITE: _WRITES}
 
+_GROUPS = ("intents", "always")
 _STREAM_NUMBERS = ("startingVersion", "maxFilesPerTrigger", "maxBytesPerTrigger")
 
 
@@ -188,12 +189,20 @@ def request_of(options: Mapping[str, str], *, overwrite: bool) -> WriteRequest:
 
 
 def commit_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The application transaction and the user metadata of a commit, as arguments of a transaction."""
-    version, note = options.get("txnVersion"), options.get("userMetadata")
+    """How a write commits, as arguments of a transaction: its application transaction, the user's metadata, and whether
+    it shares its version.
+
+    Raises:
+        InvalidArgumentError: an option has a value that it does not take.
+    """
+    version, note, group = (options.get(name) for name in ("txnVersion", "userMetadata", "group"))
+    if group is not None and group.lower() not in _GROUPS:
+        raise InvalidArgumentError(f"group must be {' or '.join(_GROUPS)}, not {group!r}")
+    shared = None if group is None else group.lower()
     return {
         "app_id": options.get("txnAppId"),
         "app_version": None if version is None else _number("txnVersion", version),
-        "commit_properties": None if note is None else CommitProperties(user_metadata=note),
+        "commit_properties": CommitProperties(user_metadata=note, group=shared),
     }
 
 

@@ -95,6 +95,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: Any, *, overwrite: bool):
         self._options = options
+        self._properties = source_options.commit_options(options)["commit_properties"]
         if options.get("overwriteSchema", "").lower() == "true" and not overwrite:
             raise InvalidArgumentError("overwriteSchema requires the output mode complete, which replaces the table")
         request = source_options.request_of(options, overwrite=overwrite)
@@ -148,9 +149,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return dataclasses.replace(self._job, token=messages[0].token, base=messages[0].base)
 
     def _begun(self, job: WriteJob, query: str, batch: int) -> TableTransaction:
-        properties = source_options.commit_options(self._options)["commit_properties"]
         return TableTransaction(
-            job.store, job.snapshot(), age=None, app_id=query, app_version=batch, commit_properties=properties
+            job.store, job.snapshot(), age=None, app_id=query, app_version=batch, commit_properties=self._properties
         )
 
 

@@ -29,7 +29,7 @@ from refdelta.errors import (
     StoreError,
     TableAlreadyExistsError,
 )
-from refdelta.transaction.events import watching
+from refdelta.transaction.events import Watch, watching
 from refdelta.transaction.parties import described
 from refdelta_storage import Store
 
@@ -173,6 +173,7 @@ def commit(
     sleep: Callable[[float], None] = time.sleep,
     uniform: Callable[[float, float], float] = random.uniform,
     lost: Callable[[FileCommitter, int], None] | None = None,
+    watched: tuple[Watch, CommitTally] | None = None,
 ) -> CommitOutcome:
     """Commit a transaction to the log in this store.
 
@@ -192,6 +193,7 @@ def commit(
         uniform: a random number between two.
         lost: called after each version that another writer won, with the log and the number of such versions; None for
             no call. It may raise :class:`HandedOnError`.
+        watched: measures the commit, and counts, where the caller reports it to the observers; None to report it here.
 
     Raises:
         HandedOnError: ``lost`` has raised it; nothing was committed.
@@ -199,24 +201,26 @@ def commit(
     """
     committer = committer_of(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
     shell = Shell(store, committer, {prepared.txn_id: checks}, policy or POLICY, inline_vectors, clock, sleep, uniform)
-    tally = CommitTally()
 
     def perform(effect: effects.Effect) -> effects.Reply:
         if lost is not None and isinstance(effect, effects.Pause) and effect.reason == "lost":
             lost(committer, effect.count)
         return shell.perform(effect)
 
-    try:
-        with watching(store.uri, prepared, tally) as watch:
-            try:
-                outcome = watch.ended = run_loop(commit_loop(prepared, shell.policy, tally), watch.timed(perform))
-            except HandedOnError:
-                watch.handed_on = True
-                raise
-    except Exception as error:
-        shell.failed(error, prepared)
-        raise
-    return shell.ended(outcome, prepared)
+    def run(watch: Watch, tally: CommitTally) -> CommitOutcome:
+        try:
+            outcome = run_loop(commit_loop(prepared, shell.policy, tally), watch.timed(perform))
+        except Exception as error:
+            shell.failed(error, prepared)
+            raise
+        return shell.ended(outcome, prepared)
+
+    if watched is not None:
+        return run(*watched)
+    tally = CommitTally()
+    with watching(store.uri, prepared, tally) as watch:
+        ended = watch.ended = run(watch, tally)
+    return ended
 
 
 def committer_of(store: Store, read_version: int, **options: Any) -> FileCommitter:

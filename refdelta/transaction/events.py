@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
@@ -48,7 +48,8 @@ class EffectTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEvent:
-    """One commit, from the first look at the log to the outcome.
+    """One commit, from the first look at the log to the outcome. A transaction that was put as an intent
+    is reported by its own process, also if another process led.
 
     Attributes:
         table: the URI of the table, without credentials.
@@ -66,10 +67,10 @@ class CommitEvent:
         winner_member: the place of the winner among the members of its version, likewise.
         started: the time of its begin, in seconds since 1970 (UTC).
         seconds: its duration, pauses included.
-        attempts: the number of versions that were tried.
-        puts: the number of puts, or of requests that were to make it a version.
+        attempts: the number of versions that were tried; at least 1 for a version that another process has put.
+        puts: the number of puts, or of requests that were to make it a version; that of an intent counts.
         bytes: the number of bytes of these puts.
-        winners: the number of other writers' commits that were checked.
+        winners: the number of other writers' commits that were checked, by this process or by its leader.
         rules: the number of rules that were asked of them.
         rows: the number of rows of their new files that were compared with the reads.
         effects: the time in each effect, by its name in :mod:`refdelta.core.commit.effects`: ``TryCommit``,
@@ -167,15 +168,18 @@ class Watch:
 
     Attributes:
         ended: its outcome, once there is one.
-        handed_on: whether another block goes on with the commit, and reports it.
     """
 
     ended: CommitOutcome | None = None
-    handed_on = False
 
     def timed(self, perform: Callable[[Effect], Reply]) -> Callable[[Effect], Reply]:
         """The function that carries out effects, unchanged: there is no observer."""
         return perform
+
+    def timing(self, effect: type) -> AbstractContextManager[None]:
+        """Measure a block that does the same as an effect of this class; not at all, since there is no observer."""
+        del effect
+        return nullcontext()
 
 
 class _Timing(Watch):
@@ -184,18 +188,23 @@ class _Timing(Watch):
 
     def timed(self, perform: Callable[[Effect], Reply]) -> Callable[[Effect], Reply]:
         def measured(effect: Effect) -> Reply:
-            begun = time.perf_counter()
-            try:
+            with self.timing(type(effect)):
                 return perform(effect)
-            finally:
-                name, took = type(effect).__name__, time.perf_counter() - begun
-                known = self.effects.get(name, EffectTime())
-                self.effects[name] = EffectTime(known.count + 1, known.seconds + took)
 
         return measured
 
+    @contextmanager
+    def timing(self, effect: type) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            took, known = time.perf_counter() - begun, self.effects.get(effect.__name__, EffectTime())
+            self.effects[effect.__name__] = EffectTime(known.count + 1, known.seconds + took)
 
-_UNWATCHED = Watch()
+
+UNWATCHED = Watch()
+"""That of a commit without an observer."""
 
 
 @contextmanager
@@ -210,7 +219,7 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
     observers = _observers
     logged = log.isEnabledFor(logging.DEBUG)
     if not observers and not logged:
-        yield _UNWATCHED
+        yield UNWATCHED
         return
     watch, failure, started, begun = _Timing(), None, time.time(), time.perf_counter()
     try:
@@ -219,30 +228,29 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
         failure = error
         raise
     finally:
-        if not watch.handed_on:
-            conflict = failure.conflict if isinstance(failure, ConcurrentModificationError) else None
-            event = CommitEvent(
-                table=table,
-                operation=prepared.commit_info.get("operation"),
-                txn_id=prepared.txn_id,
-                isolation=prepared.level.value,
-                read_version=None if prepared.read_version < 0 else prepared.read_version,
-                version=watch.ended.version if watch.ended else None,
-                member=watch.ended.member if watch.ended else None,
-                outcome=_outcome(failure, watch.ended),
-                error=None if failure is None else type(failure).__name__,
-                rule=conflict.rule if conflict else None,
-                winner=conflict.version if conflict else None,
-                winner_member=conflict.member if conflict else None,
-                started=started,
-                seconds=time.perf_counter() - begun,
-                **structs.asdict(tally),
-                effects=MappingProxyType(watch.effects),
-            )
-            if logged:
-                _log(event)
-            for observer in observers:
-                _tell(observer, event)
+        conflict = failure.conflict if isinstance(failure, ConcurrentModificationError) else None
+        event = CommitEvent(
+            table=table,
+            operation=prepared.commit_info.get("operation"),
+            txn_id=prepared.txn_id,
+            isolation=prepared.level.value,
+            read_version=None if prepared.read_version < 0 else prepared.read_version,
+            version=watch.ended.version if watch.ended else None,
+            member=watch.ended.member if watch.ended else None,
+            outcome=_outcome(failure, watch.ended),
+            error=None if failure is None else type(failure).__name__,
+            rule=conflict.rule if conflict else None,
+            winner=conflict.version if conflict else None,
+            winner_member=conflict.member if conflict else None,
+            started=started,
+            seconds=time.perf_counter() - begun,
+            **structs.asdict(tally),
+            effects=MappingProxyType(watch.effects),
+        )
+        if logged:
+            _log(event)
+        for observer in observers:
+            _tell(observer, event)
 
 
 def _outcome(failure: BaseException | None, ended: CommitOutcome | None) -> Outcome:

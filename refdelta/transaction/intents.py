@@ -18,7 +18,7 @@ from refdelta.core.commit.group import goes_alone
 from refdelta.core.commit.intent_file import encode_intent, intent_key
 from refdelta.core.commit.leading import Chain, Listed, check_loop
 from refdelta.core.commit.member import Member
-from refdelta.core.commit.transaction import CommitOutcome, PreparedCommit
+from refdelta.core.commit.transaction import CommitOutcome, CommitTally, PreparedCommit
 from refdelta.core.errors import ConflictDetails
 from refdelta.engine.log.managed_log import managed_by
 from refdelta.engine.parquet.files import store_errors
@@ -34,6 +34,7 @@ from refdelta.errors import (
 )
 from refdelta.transaction import driver, served
 from refdelta.transaction.driver import NO_CHECKS, HandedOnError, RetryPolicy, RowChecks, run_loop
+from refdelta.transaction.events import watching
 from refdelta.transaction.leader import MOST_MEMBERS, Leader, LeaderCommitter, LeaderShell, StaleError
 from refdelta.transaction.traffic import Traffic, name_of_writer, traffic_of
 from refdelta_storage import StorageError
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from refdelta.engine.log.file_committer import FileCommitter
     from refdelta.engine.log.identity import CommitIdentity
+    from refdelta.transaction.events import Watch
     from refdelta_storage import Store
 
     Withdraw: TypeAlias = Callable[[Store, str, tuple[str, ...]], intents.Fate | None]
@@ -51,7 +53,9 @@ _FIRST_SECONDS = 0.15
 """The working time of a leader, in seconds, before one is known."""
 _FIRST_SECONDS_NEARBY = 0.02
 _LATE = 16
-"""A transaction that read so many versions ago is committed alone: its intent's window would soon be over."""
+"""A transaction that read so many versions ago moves up before it is put, or is committed alone: its intent's window
+would soon be over.
+"""
 _RECENT_SECONDS = 1.0
 """A snapshot of this age is taken for younger than that."""
 _LOSSES = 8
@@ -97,31 +101,49 @@ def commit(
         inline_vectors: whether small deletion vectors are stored in the log.
         withdraw: :func:`refdelta.transaction.transaction.withdraw`, which is a commit itself.
     """
-    given: dict[str, Any] = {
-        "policy": policy,
-        "seen_at": seen_at,
-        "base": base,
-        "checks": checks,
-        "inline_vectors": inline_vectors,
-        "clock": clock,
-        "sleep": sleep,
-        "uniform": uniform,
-    }
-    log = managed_by(store)
-    if log is not None and not replaces and not goes_alone(Member(prepared)):
-        return served.commit(log, store, prepared, **given)
-    own = name_of_writer()
+    tally = CommitTally()
+    with watching(store.uri, prepared, tally) as watch:
+        given: dict[str, Any] = {
+            "policy": policy,
+            "seen_at": seen_at,
+            "base": base,
+            "checks": checks,
+            "inline_vectors": inline_vectors,
+            "clock": clock,
+            "sleep": sleep,
+            "uniform": uniform,
+            "watched": (watch, tally),
+        }
+        log = managed_by(store)
+        if log is not None and not replaces and not goes_alone(Member(prepared)):
+            outcome = served.commit(log, store, prepared, **given)
+        else:
+            outcome = _commit(store, prepared, given, always=always, replaces=replaces, withdraw=withdraw)
+        watch.ended = outcome
+    return outcome
+
+
+def _commit(
+    store: Store,
+    prepared: PreparedCommit,
+    given: dict[str, Any],
+    *,
+    always: bool,
+    replaces: tuple[str, ...],
+    withdraw: Withdraw,
+) -> CommitOutcome:
+    """Commit by an intent, or alone, with these arguments of :func:`refdelta.transaction.driver.commit`."""
+    own, base, clock = name_of_writer(), given["base"], given["clock"]
     prepared = msgspec.structs.replace(prepared, commit_info={**prepared.commit_info, intent_file.WRITER: own})
     traffic = traffic_of(store)
-    alone = log is not None or base is None or goes_alone(Member(prepared))
+    alone = managed_by(store) is not None or base is None or goes_alone(Member(prepared))
     share = always or bool(replaces) or traffic.shares(clock(), own)
-    shell = (checks, inline_vectors, withdraw)
 
     def by_intent() -> tuple[CommitOutcome | None, bool]:
         """The outcome, None for none; and whether its window passed."""
         if base is None:
             return None, False
-        writer = _Writer(store, prepared, base, policy, seen_at, replaces, traffic, (clock, sleep, uniform), shell)
+        writer = _Writer(store, prepared, replaces, traffic, withdraw, **given)
         return writer.run(), writer.passed
 
     def lost(committer: FileCommitter, count: int) -> None:
@@ -178,6 +200,8 @@ class _Writer:
     """One transaction that is committed by its intent.
 
     Attributes:
+        prepared: the transaction. It may have moved up from the version that it read.
+        read: the version that it read.
         chain: the commit files that were read.
         newest: the last of them, in order from the base.
     """
@@ -186,29 +210,29 @@ class _Writer:
         self,
         store: Store,
         prepared: PreparedCommit,
+        replaces: tuple[str, ...],
+        traffic: Traffic,
+        withdraw: Withdraw,
+        *,
         base: CommitIdentity,
         policy: RetryPolicy,
         seen_at: float | None,
-        replaces: tuple[str, ...],
-        traffic: Traffic,
-        time_and_chance: tuple[Any, Any, Any],
-        shell: tuple[RowChecks, bool, Withdraw],
+        checks: RowChecks,
+        inline_vectors: bool,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        uniform: Callable[[float, float], float],
+        watched: tuple[Watch, CommitTally],
     ) -> None:
         self.store, self.prepared, self.base, self.policy, self.replaces = store, prepared, base, policy, replaces
-        self.clock, self.sleep, self.uniform = time_and_chance
-        self.traffic = traffic
-        self.checks, self.inline_vectors, self.withdraw = shell
-        self.committer = LeaderCommitter(store, prepared.read_version, seen_at=seen_at, base=base, clock=self.clock)
-        self.chain, self.newest = Chain(), prepared.read_version
+        self.clock, self.sleep, self.uniform = clock, sleep, uniform
+        self.traffic, self.checks, self.withdraw = traffic, checks, withdraw
+        self.watch, self.tally = watched
+        self.committer = LeaderCommitter(store, prepared.read_version, seen_at=seen_at, base=base, clock=clock)
+        self.chain, self.read, self.newest = Chain(), prepared.read_version, prepared.read_version
+        times = clock, sleep, uniform
         self.leader = Leader(
-            store,
-            self.committer,
-            self.chain,
-            prepared,
-            policy,
-            traffic,
-            time_and_chance,
-            inline_vectors=self.inline_vectors,
+            store, self.committer, self.chain, prepared, policy, traffic, times, inline_vectors=inline_vectors
         )
         self.began, self.seen_at = self.clock(), seen_at
         self.shells: list[LeaderShell] = []
@@ -224,14 +248,16 @@ class _Writer:
         data = self.traffic.kept(read)
         if data is None or not self.base.is_commit(data):
             with store_errors("commit"):
-                data = self.committer.read(read, read)[0]
+                data = self._commit_file(read)
             if data is None or not self.base.is_commit(data):
                 return None
             self.traffic.keep(read, data)
         self.chain.note(read, data)
         recent = self.seen_at is not None and self.began - self.seen_at < _RECENT_SECONDS
         if not recent and self._read_on(most=_LATE) >= _LATE:
-            return None
+            if not self._moved_up():
+                return None
+            read = self.prepared.read_version
         now_ms = time.time_ns() // 1_000_000
         body = encode_intent(self.prepared, read, self.chain.hashes[read], replaces=self.replaces, now_ms=now_ms)
         if body is None:
@@ -242,8 +268,10 @@ class _Writer:
         self.key = intent_key(read, self.prepared.txn_id)
         began = self.clock()
         self.leader.own = self.key, began, time.time()
+        self.tally.puts, self.tally.bytes = self.tally.puts + 1, self.tally.bytes + len(body)
         try:
-            self.store.put_if_absent(self.key, body)
+            with self.watch.timing(effects.TryCommit):
+                self.store.put_if_absent(self.key, body)
         except StorageError:
             return None  # nothing was created
         self.put_seconds = max(0.002, self.clock() - began)
@@ -256,6 +284,37 @@ class _Writer:
             self._remove_vectors(())
             self.leader.forget([self.key])
             raise ended.error from ended.error.__cause__
+
+    def _moved_up(self) -> bool:
+        """Let a blind append build on the newest version, once it is checked against all versions since the one that it
+        read: it depends on nothing else there. So the rows of a job that took long can share a version. Its commitInfo
+        names the version that was read, as ever.
+
+        Returns:
+            False, and nothing has changed, if it is no blind append, conflicts, or replaces an earlier try, whose
+            writer has to have read all versions since the base of that.
+        """
+        member = self._member()
+        if self.replaces or not member.state.blind:
+            return False
+        with store_errors("commit"):
+            newest = self.committer.newest(self.newest)
+        run_loop(check_loop([member], newest), self.watch.timed(self._shell().perform))
+        with store_errors("commit"):
+            data = self._commit_file(newest)
+        if member.outcome is not None or data is None:
+            return False
+        self.prepared = self.leader.like = msgspec.structs.replace(
+            self.prepared,
+            read_version=newest,
+            read_set=dataclasses.replace(self.prepared.read_set, version=newest),
+            clock=member.clock,
+            row_ids=member.row_ids,
+        )
+        self.chain.note(newest, data)
+        self.traffic.keep(newest, data)
+        self.newest = newest
+        return True
 
     def _wait(self) -> CommitOutcome:
         # Versions that are there already have not passed over it.
@@ -292,7 +351,8 @@ class _Writer:
             if now - self.began > self.policy.max_seconds:
                 raise self._unknown("it waited for its leader, or to lead, longer than max_commit_seconds")
             if not has_led:
-                self.sleep(min(self._lead_seconds / 4, self.put_seconds / 4, max(0.001, patience - now)))
+                with self.watch.timing(effects.Pause):
+                    self.sleep(min(self._lead_seconds / 4, self.put_seconds / 4, max(0.001, patience - now)))
                 self.committer.waited()
 
     def _led_after(self, version: int) -> list[int]:
@@ -313,7 +373,7 @@ class _Writer:
         """Read the versions that came since, the first ones side by side. Returns how many there were."""
         count = 0
         with store_errors("commit"):
-            while count < most and (found := self.committer.read_on(self.newest + 1, ahead)):
+            while count < most and (found := self._commit_files(self.newest + 1, ahead)):
                 for data in found:
                     self.newest += 1
                     count += 1
@@ -323,6 +383,18 @@ class _Writer:
                 if len(found) < ahead:
                     break
         return count
+
+    def _commit_files(self, first: int, ahead: int = 1) -> list[bytes]:
+        with self.watch.timing(effects.ReadCommits):
+            return self.committer.read_on(first, ahead)
+
+    def _commit_file(self, version: int) -> bytes | None:
+        return next(iter(self._commit_files(version)), None)
+
+    def _member(self) -> Member:
+        """The transaction, to be checked anew against all versions since the one that it read."""
+        self.tally.winners = 0
+        return Member(self.prepared, self.policy, self.tally)
 
     def _fate(self) -> CommitOutcome | None:
         """The end of the transaction by the versions that were read; None while it is open.
@@ -358,15 +430,16 @@ class _Writer:
             raise InternalError("a transaction that was committed has a version")
         data = self.committer.held(version)
         self._remove_vectors([] if data is None else [data])
-        read = self.prepared.read_version
+        rebased_over = tuple(range(self.read + 1, version))
+        self.tally.attempts, self.tally.winners = max(1, self.tally.attempts), len(rebased_over)
         return CommitOutcome(
             version=version,
             member=self._place(version),
-            attempts=max(1, len(self.shells)),
-            rebased_over=tuple(range(read + 1, version)),
+            attempts=self.tally.attempts,
+            rebased_over=rebased_over,
             recovered=self.in_doubt,
             puts=0,
-            log=self.committer.log_after(read, version),
+            log=self.committer.log_after(self.read, version),
         )
 
     def _place(self, version: int) -> int | None:
@@ -377,11 +450,11 @@ class _Writer:
 
     def _refusal(self, found: intents.Fate) -> Exception:
         """The error of the conflict. The writer's own check over the same versions has all its details."""
-        member = Member(self.prepared, self.policy)
+        member = self._member()
         rest = (found.version or 0) - 1
         shell = self._shell()
         try:
-            run_loop(check_loop([member], rest), shell.perform)
+            run_loop(check_loop([member], rest), self.watch.timed(shell.perform))
             if isinstance(member.outcome, Exception):
                 raise member.outcome
         except DeltaError as error:
@@ -401,9 +474,9 @@ class _Writer:
     def _lead(self) -> CommitOutcome | None:
         """Put a version with what is there. None where another leader was faster."""
         listing = self.leader.look()
-        own = Listed(self.head, Member(self.prepared, self.policy), files_ms=self._files_ms())
+        own = Listed(self.head, self._member(), files_ms=self._files_ms())
         others = self.leader.others(listing)
-        shell = self.leader.lead(own, listing, others, self.checks)
+        shell = self.leader.lead(own, listing, others, self.checks, watch=self.watch)
         self.shells.append(shell)
         self.newest = max(self.newest, self._contiguous())
         match shell.error:

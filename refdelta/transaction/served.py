@@ -13,21 +13,27 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from refdelta.core.commit.intent_file import encode_intent
-from refdelta.core.commit.transaction import CommitOutcome, CommitTally
+from refdelta.core.commit.transaction import CommitOutcome
 from refdelta.engine.log.managed_log import SharingRatifier
 from refdelta.errors import CommitOutcomeUnknownError, ConcurrentModificationError
 from refdelta.transaction import driver
-from refdelta.transaction.events import watching
 
 if TYPE_CHECKING:
-    from refdelta.core.commit.transaction import PreparedCommit
+    from refdelta.core.commit.transaction import CommitTally, PreparedCommit
     from refdelta.engine.log.managed_log import ManagedStore
     from refdelta.transaction.driver import RetryPolicy
+    from refdelta.transaction.events import Watch
     from refdelta_storage import Store, Unknown
 
 
 def commit(
-    log: ManagedStore, store: Store, prepared: PreparedCommit, *, policy: RetryPolicy, **given: Any
+    log: ManagedStore,
+    store: Store,
+    prepared: PreparedCommit,
+    *,
+    policy: RetryPolicy,
+    watched: tuple[Watch, CommitTally],
+    **given: Any,
 ) -> CommitOutcome:
     """Commit a transaction by the server of its catalog; alone, if the server does not take it.
 
@@ -36,13 +42,16 @@ def commit(
         store: the table's store.
         prepared: the transaction.
         policy: the limits and delays of retries.
+        watched: measures the commit, and counts.
         given: the other arguments of :func:`refdelta.transaction.driver.commit`, of which the errors are.
     """
-    found = _shared(log, store, prepared, policy)
+    found = _shared(log, prepared, policy)
     if isinstance(found, CommitOutcome):
+        tally = watched[1]
+        tally.attempts, tally.winners = found.attempts, len(found.rebased_over)
         return found
     try:
-        outcome = driver.commit(store, prepared, policy=policy, **given)
+        outcome = driver.commit(store, prepared, policy=policy, watched=watched, **given)
     except ConcurrentModificationError:
         # The server finds the conflict, too, whichever version it would commit at.
         raise
@@ -55,19 +64,9 @@ def commit(
     return outcome if found is None else dataclasses.replace(outcome, recovered=True)
 
 
-def _shared(
-    log: ManagedStore, store: Store, prepared: PreparedCommit, policy: RetryPolicy
-) -> CommitOutcome | Unknown | None:
+def _shared(log: ManagedStore, prepared: PreparedCommit, policy: RetryPolicy) -> CommitOutcome | Unknown | None:
     ratifier = log.ratifier
     if not isinstance(ratifier, SharingRatifier):
         return None
     intent = encode_intent(prepared, prepared.read_version, "", now_ms=time.time_ns() // 1_000_000)
-    if intent is None:
-        return None
-    tally = CommitTally()
-    with watching(store.uri, prepared, tally) as watch:
-        found = ratifier.share(intent, policy.max_seconds)
-        if isinstance(found, CommitOutcome):
-            watch.ended, tally.attempts, tally.winners = found, found.attempts, len(found.rebased_over)
-        watch.handed_on = not isinstance(found, CommitOutcome)
-    return found
+    return None if intent is None else ratifier.share(intent, policy.max_seconds)

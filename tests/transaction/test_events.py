@@ -4,6 +4,8 @@ Tests of api.telemetry.
 """
 
 import logging
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -11,8 +13,9 @@ import pytest
 from refdelta import CommitProperties, DeltaTable, errors, instrument, observe_commits, write_deltalake
 from refdelta.core.conflicts.rules import RULES
 from refdelta.errors import ConcurrentDeleteReadException, InvalidArgumentError
-from refdelta.transaction import events
+from refdelta.transaction import events, intents, leader
 from refdelta_storage import LocalStore, StorageError, Unknown, open_store
+from transaction.test_intents import ALWAYS, WRITER, append_nine, lay
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
@@ -154,6 +157,71 @@ def test_the_same_function_twice_is_two_observers(table):
 def test_an_observer_must_be_callable():
     with pytest.raises(InvalidArgumentError, match="observer must be a function of one event, not 3"):
         observe_commits(3)
+
+
+# --- transactions that are put as intents ---
+
+
+def append_by_intent(uri, *rows):
+    return write_deltalake(uri, pa.table({"id": rows}), mode="append", commit_properties=ALWAYS)
+
+
+def test_a_transaction_that_leads_has_one_event(table, seen):
+    lay(table.table_uri.removeprefix("file://"), append_nine)
+    result = append_by_intent(table.table_uri, 1000)
+    (event,) = seen
+    assert (event.outcome, event.operation, event.read_version, event.version) == ("committed", "WRITE", 0, 1)
+    assert event.member == result.member is not None
+    assert event.txn_id == DeltaTable(table.table_uri).history(1)[0]["members"][event.member]["txnId"]
+    assert (event.attempts, event.puts, event.winners, event.error) == (1, 2, 0, None)  # the intent, and the version
+    assert event.bytes > len(entry(table, 1))
+    assert event.effects["TryCommit"].count == 2
+    assert 0 < sum(one.seconds for one in event.effects.values()) <= event.seconds
+
+
+def test_a_transaction_that_another_process_leads_has_one_event(table, seen, monkeypatch):
+    monkeypatch.setattr(intents._Writer, "_patience", lambda *_: 600.0)
+    monkeypatch.setattr(intents, "_PASSED_OVER", 1000)
+    command = [sys.executable, str(WRITER), table.table_uri, "1", "1000000", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        try:
+            result = append_by_intent(table.table_uri, 1000)
+        finally:
+            other.kill()
+    (event,) = seen
+    assert (event.outcome, event.operation, event.error) == ("committed", "WRITE", None)
+    assert (event.version, event.member) == (result.version, result.member)
+    info = next(one for one in DeltaTable(table.table_uri).history() if one["version"] == event.version)
+    assert event.txn_id == (info["members"][event.member] if event.member is not None else info)["txnId"]
+    # It has put its intent and no version, and waited for it.
+    assert (event.attempts, event.puts, event.effects["TryCommit"].count) == (1, 1, 1)
+    assert event.winners == event.version - event.read_version - 1 == len(result.rebased_over)
+    assert 0 < event.seconds_waited < event.seconds
+
+
+def test_a_conflict_of_an_intent_has_its_rule_and_its_winner(table, seen):
+    with table.begin(commit_properties=ALWAYS) as txn:
+        txn.delete("id = 3")
+        DeltaTable(table.table_uri).delete("id = 3")
+        with pytest.raises(ConcurrentDeleteReadException):
+            txn.commit()
+    event = seen[-1]
+    assert (event.outcome, event.error, event.version) == ("conflict", "ConcurrentDeleteReadException", None)
+    assert (event.rule, event.winner, event.winners) == ("read-file-removed", 1, 1)
+    assert [one.txn_id for one in seen].count(event.txn_id) == 1
+
+
+def test_an_intent_whose_fate_is_unknown_says_so(table, seen, monkeypatch):
+    def gone(*_):
+        raise errors.StoreError("gone")
+
+    monkeypatch.setattr(leader.Leader, "look", gone)
+    brief = CommitProperties(group="always", max_commit_seconds=0)
+    with pytest.raises(errors.CommitOutcomeUnknownError):
+        table.delete("id = 3", commit_properties=brief)
+    (event,) = seen
+    assert (event.outcome, event.error, event.puts) == ("unknown", "CommitOutcomeUnknownError", 1)
 
 
 # --- OpenTelemetry ---

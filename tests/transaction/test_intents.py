@@ -103,8 +103,8 @@ def test_the_first_version_that_names_a_transaction_decides():
 # --- the file -------------------------------------------------------------------------------------------------------
 
 
-def prepared(uri: str, change):
-    transaction = DeltaTable(uri).begin()
+def prepared(uri: str, change, **options):
+    transaction = DeltaTable(uri).begin(**options)
     change(transaction)
     inner = getattr(transaction, "_transaction", transaction)
     inner._dropped.detach()  # it is not ended: its writer is killed
@@ -205,9 +205,9 @@ def test_a_lone_writer_puts_no_intent(tmp_path):
     assert ids(uri) == [1, 2, 3, 4, 10, 11, 12]
 
 
-def lay(uri: str, change, *, replaces=()) -> str:
+def lay(uri: str, change, *, replaces=(), **options) -> str:
     """Put the intent of a writer that is then killed; returns the id of the transaction."""
-    one = prepared(uri, change)
+    one = prepared(uri, change, **options)
     base = Path(uri, "_delta_log", f"{one.read_version:020d}.json").read_bytes()
     key = Path(uri, intent_key(one.read_version, one.txn_id))
     key.parent.mkdir(exist_ok=True)
@@ -336,7 +336,7 @@ def test_a_writer_shares_where_intents_wait(first, second, shares):
 def test_a_transaction_that_always_loses_is_put_as_an_intent(tmp_path, monkeypatch):
     """Where one writer wins all versions, only intents show that there are others."""
     uri = table(tmp_path)
-    other, losses = DeltaTable(uri), 0
+    other, losses, told = DeltaTable(uri), 0, []
     put = leader.FileCommitter._put
 
     def loses(committer, version, data):
@@ -348,8 +348,11 @@ def test_a_transaction_that_always_loses_is_put_as_an_intent(tmp_path, monkeypat
 
     monkeypatch.setattr(leader.FileCommitter, "_put", loses)
     how = CommitProperties(group="intents", custom_metadata={"user": "slow"})
-    write_deltalake(uri, pa.table({"id": [9]}), mode="append", commit_properties=how)
+    with refdelta.observe_commits(told.append):
+        write_deltalake(uri, pa.table({"id": [9]}), mode="append", commit_properties=how)
     assert losses == 8
+    (event,) = [one for one in told if one.read_version == 0 and one.version != 1]
+    assert (event.version, event.attempts, event.puts, event.outcome) == (9, 9, 10, "committed")
     assert "leadMs" in DeltaTable(uri).history(1)[0]
     assert ids(uri) == [1, 2, 3, 4, 9, *range(101, 109)]
 
