@@ -146,12 +146,14 @@ def _commit(
         writer = _Writer(store, prepared, replaces, traffic, withdraw, **given)
         return writer.run(), writer.passed
 
+    following = prepared.read_version + 1
+
     def lost(committer: FileCommitter, count: int) -> None:
         """Look at the writers that were faster. Where one wins all versions, only intents show the others."""
-        version = prepared.read_version + 1
-        while (data := committer.held(version)) is not None:
+        nonlocal following
+        while (data := committer.held(following)) is not None:
             traffic.saw(intent_file.names_in(data)[2], clock())
-            version += 1
+            following += 1
         if count >= _LOSSES or traffic.shares(clock(), own):
             raise HandedOnError("it is put as an intent, since others write, too")
 
