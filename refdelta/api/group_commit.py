@@ -41,8 +41,10 @@ class _GroupHandle(Handle):
         """See :meth:`CommitGroup.newest`."""
         return self.group.newest()
 
-    def adopt(self, snapshot: Snapshot, *, alone: bool = False) -> None:
-        """The group moves by itself."""
+    def adopt(self, snapshot: Snapshot, *, alone: bool = False) -> None:  # noqa: ARG002 - of Handle
+        """Let the group move to the version of a transaction that it did not commit."""
+        if snapshot.version > self.group.snapshot.version:
+            self.group.adopt(snapshot)
 
     def recent(self) -> tuple[Snapshot, float] | None:
         """The newest version that the group knows: if there is a newer one, the commit finds out."""

@@ -155,6 +155,10 @@ class CommitGroup:
         """The snapshot after commits whose contents are known, with the paths that no earlier version can have."""
         return follow(self.store, base, log, new=new)
 
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Move to the version of a transaction that was committed by itself, if it is a newer one."""
+        self._move_to(snapshot, time.monotonic())
+
     def held(self, first: int, last: int) -> tuple[bytes, ...] | None:
         """The commits of these versions, if the group has read or written all of them lately."""
         found = [self._kept.get(version) for version in range(first, last + 1)]
@@ -170,8 +174,11 @@ class CommitGroup:
 
     @staticmethod
     def takes(properties: CommitProperties) -> bool:
-        """Whether a transaction with these properties can share a version: it has no limits of its own for retries."""
-        return properties.max_commit_retries is None and properties.max_commit_seconds is None
+        """Whether a transaction with these properties can share a version here: it has no limits of its own for
+        retries, and is not to share one with other processes, where its intent stands for it.
+        """
+        limits = properties.max_commit_retries, properties.max_commit_seconds
+        return properties.group is None and limits == (None, None)
 
     def commit(
         self, prepared: PreparedCommit, checks: RowChecks, properties: CommitProperties, files: Sequence[Add | Cdc]

@@ -177,6 +177,25 @@ def test_the_first_member_of_a_version_does_the_work_after_it(tmp_path, monkeypa
     assert sorted(done) == [*range(1, DeltaTable(uri).version() + 1)]
 
 
+def test_the_threads_of_a_group_may_put_intents_too(tmp_path):
+    """Two groups, as of two processes: their transactions share versions with each other, and each group sees what its
+    own have committed.
+    """
+    uri = table(tmp_path)
+    with DeltaTable(uri).group_commit() as one, DeltaTable(uri).group_commit() as two:
+        groups = [one, two] * 4
+        append = lambda group, number: (
+            lambda: group.append(  # noqa: E731
+                pa.table({"id": [number]}), commit_properties=ALWAYS
+            )
+        )
+        assert all_at_once(*(append(group, 10 + number) for number, group in enumerate(groups))) == [None] * 8
+        assert max(members(uri)) > 1
+        assert max(one._group.snapshot.version, two._group.snapshot.version) == DeltaTable(uri).version()
+        one.append(pa.table({"id": [30]}))
+    assert ids(uri) == [1, 2, 3, 4, *range(10, 18), 30]
+
+
 def test_deletes_of_different_rows_of_a_file_share_its_vector(tmp_path):
     uri = table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"})
     handles = [DeltaTable(uri) for _ in range(4)]
