@@ -209,11 +209,14 @@ def test_duckdb_needs_its_extension(monkeypatch):
 
 
 class DuckDBWithoutConflictChecks:
-    """A connection of DuckDB whose extension is one statement long: INSERT by refdelta, at the next version or none."""
+    """A connection of DuckDB whose extension is one statement long: INSERT by refdelta, at the next version or none.
+
+    As in the extension, a read is of the version that was attached, and an INSERT goes to the version after the newest.
+    """
 
     def __init__(self) -> None:
         self.duckdb = duckdb.connect()
-        self.table, self.inserted = None, []
+        self.table, self.written, self.inserted = None, None, []
 
     def execute(self, sql: str) -> DuckDBWithoutConflictChecks | duckdb.DuckDBPyConnection:
         if sql.startswith("ATTACH"):
@@ -221,10 +224,11 @@ class DuckDBWithoutConflictChecks:
             self.duckdb.register("t", self.table.to_pyarrow_table())
         elif sql.startswith("INSERT"):
             values = sql.partition("INSERT INTO t ")[2]
+            self.written = self.written or refdelta.DeltaTable(self.table.table_uri)
             self.inserted.append(as_arrow(self.duckdb.execute(f"SELECT * FROM ({values}) AS s(k, a)").fetchall()))
         elif sql == "COMMIT":
             newest = refdelta.DeltaTable(self.table.table_uri)
-            if newest.version() != self.table.version():
+            if newest.version() != self.written.version():
                 raise duckdb.TransactionException("Failed to commit: commit conflict at version 3")
             for rows in self.inserted:
                 refdelta.write_deltalake(newest, rows, mode="append")
@@ -247,6 +251,33 @@ def test_duckdb_inserts_in_transactions_of_its_own(monkeypatch):
         (REFUSED, ()),
     ]
     assert "DuckDB has no update of Delta tables" in results[2].why
+
+
+def test_duckdb_late_inserts_at_the_end_of_its_transactions(monkeypatch):
+    # docs/findings/duckdb-insert-after-read.md
+    monkeypatch.setattr(duckdb_engine, "_connection", DuckDBWithoutConflictChecks)
+    names = ("insert-insert", "copies-of-each-other", "lost-update")
+    results = run(engines.find("duckdb-late"), [CASES[f"{name}@WriteSerializable"] for name in names])
+    assert [(result.status, result.committed) for result in results] == [
+        (SOUND, ("W", "T")),
+        (WRONG, ("W", "T")),
+        (REFUSED, ()),
+    ]
+
+
+def test_an_insert_into_several_partitions_is_nothing_that_duckdb_can_do(monkeypatch):
+    messages = iter(("INTERNAL Error: DeltaInsert::Sink expects a single row containing output", "anything else"))
+
+    class WithInternalErrors(DuckDBWithoutConflictChecks):
+        def execute(self, sql):
+            if sql.startswith("INSERT"):
+                raise duckdb.InternalException(next(messages))
+            return super().execute(sql)
+
+    monkeypatch.setattr(duckdb_engine, "_connection", WithInternalErrors)
+    found = run(engines.find("duckdb"), [CASES["insert-insert@Serializable"], CASES["insert-insert@WriteSerializable"]])
+    assert [result.status for result in found] == [REFUSED, ERROR]
+    assert found[0].why == "DuckDB ends an INSERT into several partitions by an internal error"
 
 
 def test_engines_are_found_by_name_or_said_to_be_unknown():

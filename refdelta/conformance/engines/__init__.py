@@ -29,6 +29,7 @@ OWN: Final[Mapping[str, str]] = {
     "deltalake": f"{_HERE}.deltalake_engine:DeltaRs",
     "polars": f"{_HERE}.polars_engine:Polars",
     "duckdb": f"{_HERE}.duckdb_engine:DuckDB",
+    "duckdb-late": f"{_HERE}.duckdb_engine:Late",
     "pyiceberg": f"{_HERE}.pyiceberg_engine:PyIceberg",
 }
 """The adapters of this package."""
