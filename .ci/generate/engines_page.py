@@ -59,7 +59,13 @@ NOTES = {
     "duckdb": (
         "Appends only, in transactions of DuckDB; the extension has no DELETE, UPDATE and MERGE. Run with the packages "
         "`duckdb` and `duckdb-extension-delta` of one version. A commit that finds its version taken is refused, "
-        "also if it is an append, as the extension tries no second version."
+        "also if it is an append, as the extension tries no second version. Here the statements of a transaction run "
+        "at its beginning."
+    ),
+    "duckdb-late": (
+        "The same, but a transaction reads at its beginning, and its statements run just before its COMMIT. The read "
+        "fixes the version that the statements see; the commit goes to the newest version all the same, and is "
+        "compared with nothing. [The finding](findings/duckdb-insert-after-read.md) has the steps."
     ),
     "pyiceberg": (
         "Another format, with the same questions: Iceberg tables in a SQL catalog on SQLite. Iceberg has no "

@@ -29,7 +29,7 @@ BUILT: Final = Path(__file__).resolve().parents[2] / "docs" / "site"
 
 
 class ConformanceFailedError(DeltaError):
-    """An engine left rows that no serial order explains."""
+    """An engine left rows that no serial order explains, or ended with an error."""
 
 
 def chosen(known: list[Case], only: tuple[str, ...]) -> list[Case]:
@@ -161,7 +161,9 @@ def conformance(
             say(f"{counted(faults.met, 'request')} met faults: rate {rate:g}, seed {seed}")
     bad = [one for one in found if one.status in (WRONG, ERROR)]
     if bad:
-        raise ConformanceFailedError(f"{len(bad)} of {counted(len(found), 'case')} are wrong: {bad[0].case.id}")
+        several = [f"{count:,} {status}" for status, count in counts(bad).items() if count]
+        said = f"{' and '.join(several)} of {counted(len(found), 'case')}"
+        raise ConformanceFailedError(f"{said}: {bad[0].case.id}{', ...' if len(bad) > 1 else ''}")
 
 
 def _refuse_options(*, drawn: bool, shown: bool, of_cases: bool, of_random: bool, site: str | None) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import textwrap
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.engines import Engine, NotSupportedError, Session, StoreEngine
+from refdelta.conformance.engines import Engine, EngineUnavailableError, NotSupportedError, Session, StoreEngine
 from refdelta.conformance.expected import MUST_COMMIT, Expectation, Rows, origin, shown, spans
 from refdelta.conformance.faults import Faults
 from refdelta.errors import InvalidArgumentError
@@ -28,7 +31,7 @@ STATUSES: Final[Mapping[str, str]] = {
     NEEDLESS: "a serial order explains what is left, but a commit was refused that one explains, too",
     WRONG: "no serial order of the committed transactions explains what is left",
     REFUSED: "the engine or its adapter cannot do what the case asks for",
-    ERROR: "a transaction ended with an error that is no conflict",
+    ERROR: "the engine or its adapter ended with an error that is no conflict",
 }
 """The statuses of a result, and what each says."""
 
@@ -80,12 +83,13 @@ class Result:
 
 @dataclass
 class _Ended:
-    """How the transactions of a case ended, by their names."""
+    """How the transactions of a case ended, by their names, and the step that is being taken."""
 
     committed: list[str] = field(default_factory=list)
     failures: dict[str, Failure] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    step: str = ""
 
     def result(self, engine: Engine, case: Case, status: str, why: str, rows: Rows | None = None) -> Result:
         committed = tuple(self.committed)
@@ -114,33 +118,41 @@ def run_case(engine: Engine, case: Case, folder: Path | str, faults: Faults | No
             return Result(case, engine.name, REFUSED, "the adapter has no tables in stores")
     except NotSupportedError as error:
         return Result(case, engine.name, REFUSED, str(error))
+    except EngineUnavailableError:
+        raise  # it ends the run: other cases would meet it, too
+    except Exception as error:  # noqa: BLE001 - any error of any engine is a result
+        return Result(case, engine.name, ERROR, f"open: {_with_place(error, engine)}")
     ended = _Ended()
+    stopped: Result | None = None
     try:
         with nullcontext() if faults is None else faults.during(case):
             _take_steps(engine, case, session, ended, faults)
+        ended.step = "left"
         expectation = Expectation(case)
         expectation.history(case.commits)
         rows = _left(session, expectation)
     except NotSupportedError as error:
-        return ended.result(engine, case, REFUSED, str(error))
+        stopped = ended.result(engine, case, REFUSED, str(error))
     except Exception as error:  # noqa: BLE001 - any error of any engine is a result
-        return ended.result(engine, case, ERROR, _in_a_line(error))
-    finally:
+        stopped = ended.result(engine, case, ERROR, f"{ended.step}: {_with_place(error, session)}")
+    try:
         session.close()
-    return _judged(engine, expectation, ended, rows)
+    except Exception as error:  # noqa: BLE001 - any error of any engine is a result
+        stopped = stopped or ended.result(engine, case, ERROR, f"close: {_with_place(error, session)}")
+    return stopped or _judged(engine, expectation, ended, rows)
 
 
 def _take_steps(engine: Engine, case: Case, session: Session, ended: _Ended, faults: Faults | None) -> None:
     for verb, name in case.steps:
         if name in ended.failed:
             continue  # it could not begin
+        ended.step = f"{verb} {name}"
+        failure: object = None
         try:
             if verb == "begin":
                 session.begin(name)
-            elif failure := session.commit(name):
-                ended.failures[name] = failure
             else:
-                ended.committed.append(name)
+                failure = session.commit(name)
         except NotSupportedError:
             raise
         except Exception as error:
@@ -150,17 +162,35 @@ def _take_steps(engine: Engine, case: Case, session: Session, ended: _Ended, fau
             (ended.unknown if unknown else ended.failed)[name] = _in_a_line(error)
             # A request that its client gave up may still arrive: before the next step, so that the schedule is kept.
             faults.settle()
+            continue
+        if isinstance(failure, Failure):
+            ended.failures[name] = failure
+        elif failure is not None:
+            raise InvalidArgumentError(f"the adapter gave {failure!r} instead of None or a Failure")
+        elif verb == "commit":
+            ended.committed.append(name)
 
 
 def _in_a_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
+def _with_place(error: Exception, of: object) -> str:
+    """The error in a line of at most some 500 characters, and the last line of the adapter that it passed."""
+    module = type(of).__module__
+    places = [
+        f" ({Path(frame.f_code.co_filename).name}:{line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals["__name__"] == module
+    ]
+    return "".join([textwrap.shorten(_in_a_line(error), 500, placeholder=" ..."), *places[-1:]])
+
+
 def _left(session: Session, expectation: Expectation) -> Rows:
     """The rest of the table, in the form of the corpus."""
     left = session.left()
     if not isinstance(left, Mapping):
-        values = [list(row) for row in left]
+        values = [_pair(row) for row in left]
         return sorted(values, key=lambda row: [(value is None, value or 0) for value in row])
     files: dict[str, list[int]] = {}
     for path, hidden in left.items():
@@ -171,6 +201,13 @@ def _left(session: Session, expectation: Expectation) -> Rows:
                 file, original = origin(row)
                 files.setdefault(file, []).append(original)
     return {file: spans(numbers) for file, numbers in sorted(files.items())}
+
+
+def _pair(row: object) -> list[int | None]:
+    values = list(row) if isinstance(row, Sequence) and len(row) == 2 else []
+    if not values or not all(value is None or isinstance(value, Integral) for value in values):
+        raise InvalidArgumentError(f"the adapter gave the row {row!r}: rows are pairs (k, a) of whole numbers or None")
+    return [None if value is None else int(value) for value in values]
 
 
 def _judged(engine: Engine, expectation: Expectation, ended: _Ended, rows: Rows) -> Result:

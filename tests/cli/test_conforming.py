@@ -7,9 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from refdelta.conformance import engines, run
+from refdelta.cli import conforming
+from refdelta.conformance import Result, engines, run
 from refdelta.conformance.cases import CORPUS, cases
-from refdelta.conformance.runner import WRONG
+from refdelta.conformance.runner import ERROR, WRONG
 from refdelta.core.commit import member
 from rules_left_out import check_without
 
@@ -29,11 +30,24 @@ def test_the_exit_status_is_1_where_an_engine_is_wrong(cli, tmp_path):
         *("--json", "--junit", report),
     )
     assert called.status == 1
-    assert called.err == "refdelta: 1 of 1 case are wrong: compaction-compaction@Serializable\n"
+    assert called.err == "refdelta: 1 wrong of 1 case: compaction-compaction@Serializable\n"
     shown = json.loads(called.out)
     assert (shown["engine"], shown["counts"]["wrong"]) == ("deltalake", 1)
     assert shown["results"][0]["status"] == "wrong"
     assert ET.parse(report).getroot().get("failures") == "1"
+
+
+def test_errors_and_wrong_cases_are_counted_apart(cli, monkeypatch):
+    def run_two(engine, asked, told, faults):
+        for case, status in zip(asked, (ERROR, WRONG), strict=True):
+            told(Result(case, "refdelta", status))
+
+    monkeypatch.setattr(conforming, "run", run_two)
+    called = cli("conformance", "--engine", "refdelta", "--case", "lost-update")
+    assert (called.status, called.err) == (
+        1,
+        "refdelta: 1 wrong and 1 error of 2 cases: lost-update@Serializable, ...\n",
+    )
 
 
 def test_random_cases(cli, tmp_path):

@@ -7,11 +7,14 @@ conformance.engines.duckdb_engine.
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import duckdb
 import msgspec
+import numpy as np
 import pytest
 
 import refdelta
@@ -125,9 +128,73 @@ def test_an_engine_that_refuses_every_second_commit_is_sound_but_for_needless_on
 def test_what_an_engine_cannot_do_and_what_fails_are_results_of_their_own():
     assert set(statuses(Careless("modest"), "lost-update").values()) == {REFUSED}
     (failed,) = run(Careless("failing"), [CASES["lost-update@Serializable"]])
-    assert (failed.status, failed.why) == (ERROR, "ZeroDivisionError: by nothing")
+    assert failed.status == ERROR
+    assert re.fullmatch(r"commit W: ZeroDivisionError: by nothing \(test_runner.py:\d+\)", failed.why)
     (other,) = run(Careless(), [next(case for case in CASES.values() if case.kind == "actions")])
     assert (other.status, other.why) == (REFUSED, "the adapter runs no cases of actions")
+
+
+class Faulty(Careless):
+    """An adapter with one fault, on an engine without: a method raises, or gives what it should not."""
+
+    def __init__(self, method: str, given: object) -> None:
+        super().__init__("faulty")
+        self.method, self.given = method, given
+
+    def open(self, case: Case, folder: Path) -> Careless.Session:
+        session = super().open(case, folder)
+        setattr(session, self.method, self.given)
+        if self.method == "open":
+            self.given()
+        return session
+
+
+def fails(*_: object) -> None:
+    raise LookupError("two\nlines" + " and more" * 100)
+
+
+def test_an_error_of_a_method_of_the_adapter_is_a_result_and_the_run_goes_on():
+    two = [CASES["insert-insert@Serializable"], CASES["insert-insert@WriteSerializable"]]
+    for method, step in {"open": "open", "begin": "begin T", "commit": "commit W", "left": "left"}.items():
+        results = run(Faulty(method, fails), two)
+        assert [result.status for result in results] == [ERROR, ERROR]
+        assert results[0].why.startswith(f"{step}: LookupError: two lines and more")
+        assert len(results[0].why) < 600
+        assert re.search(r" \.\.\. \(test_runner.py:\d+\)$", results[0].why)
+    results = run(Faulty("close", fails), two)
+    assert [(result.status, result.committed) for result in results] == [(ERROR, ("W", "T"))] * 2
+    assert results[0].why.startswith("close: LookupError: two lines")
+
+
+def test_an_engine_that_turns_out_to_be_missing_ends_the_run():
+    def missing():
+        raise engines.EngineUnavailableError("no server is running")
+
+    with pytest.raises(engines.EngineUnavailableError, match="no server is running"):
+        run(Faulty("open", missing), [CASES["insert-insert@Serializable"]])
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "why"),
+    [
+        ("commit", True, "commit W: InvalidArgumentError: the adapter gave True instead of None or a Failure"),
+        ("commit", "a conflict", "commit W: InvalidArgumentError: the adapter gave 'a conflict' instead of"),
+        ("left", [{"k": 0, "a": 0}], "left: InvalidArgumentError: the adapter gave the row {'k': 0, 'a': 0}: rows"),
+        ("left", [("0", "0")], "left: InvalidArgumentError: the adapter gave the row ('0', '0'): rows are pairs"),
+        ("left", [(0, 0, 0)], "left: InvalidArgumentError: the adapter gave the row (0, 0, 0): rows are pairs"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_form_is_an_error_and_no_verdict(method, given, why):
+    (result,) = run(Faulty(method, lambda *_: given), [CASES["insert-insert@Serializable"]])
+    assert result.status == ERROR
+    assert result.why.startswith(why)
+
+
+def test_rows_may_be_lists_and_have_numbers_of_numpy():
+    rows = [[np.int64(0), 0], [1, np.int64(1)], [10, 0], [11, 0]]
+    (result,) = run(Faulty("left", lambda: iter(rows)), [CASES["insert-insert@Serializable"]])
+    assert (result.status, result.why) == (SOUND, "")
+    assert {type(value) for row in result.rows for value in row} == {int}
 
 
 def test_the_results_for_programs():
@@ -209,11 +276,14 @@ def test_duckdb_needs_its_extension(monkeypatch):
 
 
 class DuckDBWithoutConflictChecks:
-    """A connection of DuckDB whose extension is one statement long: INSERT by refdelta, at the next version or none."""
+    """A connection of DuckDB whose extension is one statement long: INSERT by refdelta, at the next version or none.
+
+    As in the extension, a read is of the version that was attached, and an INSERT goes to the version after the newest.
+    """
 
     def __init__(self) -> None:
         self.duckdb = duckdb.connect()
-        self.table, self.inserted = None, []
+        self.table, self.written, self.inserted = None, None, []
 
     def execute(self, sql: str) -> DuckDBWithoutConflictChecks | duckdb.DuckDBPyConnection:
         if sql.startswith("ATTACH"):
@@ -221,10 +291,11 @@ class DuckDBWithoutConflictChecks:
             self.duckdb.register("t", self.table.to_pyarrow_table())
         elif sql.startswith("INSERT"):
             values = sql.partition("INSERT INTO t ")[2]
+            self.written = self.written or refdelta.DeltaTable(self.table.table_uri)
             self.inserted.append(as_arrow(self.duckdb.execute(f"SELECT * FROM ({values}) AS s(k, a)").fetchall()))
         elif sql == "COMMIT":
             newest = refdelta.DeltaTable(self.table.table_uri)
-            if newest.version() != self.table.version():
+            if newest.version() != self.written.version():
                 raise duckdb.TransactionException("Failed to commit: commit conflict at version 3")
             for rows in self.inserted:
                 refdelta.write_deltalake(newest, rows, mode="append")
@@ -247,6 +318,64 @@ def test_duckdb_inserts_in_transactions_of_its_own(monkeypatch):
         (REFUSED, ()),
     ]
     assert "DuckDB has no update of Delta tables" in results[2].why
+
+
+def test_duckdb_late_inserts_at_the_end_of_its_transactions(monkeypatch):
+    # docs/findings/duckdb-insert-after-read.md
+    monkeypatch.setattr(duckdb_engine, "_connection", DuckDBWithoutConflictChecks)
+    names = ("insert-insert", "copies-of-each-other", "lost-update")
+    results = run(engines.find("duckdb-late"), [CASES[f"{name}@WriteSerializable"] for name in names])
+    assert [(result.status, result.committed) for result in results] == [
+        (SOUND, ("W", "T")),
+        (WRONG, ("W", "T")),
+        (REFUSED, ()),
+    ]
+
+
+def test_an_insert_into_several_partitions_is_nothing_that_duckdb_can_do(monkeypatch):
+    messages = iter(("INTERNAL Error: DeltaInsert::Sink expects a single row containing output", "anything else"))
+
+    class WithInternalErrors(DuckDBWithoutConflictChecks):
+        def execute(self, sql):
+            if sql.startswith("INSERT"):
+                raise duckdb.InternalException(next(messages))
+            return super().execute(sql)
+
+    monkeypatch.setattr(duckdb_engine, "_connection", WithInternalErrors)
+    found = run(engines.find("duckdb"), [CASES["insert-insert@Serializable"], CASES["insert-insert@WriteSerializable"]])
+    assert [result.status for result in found] == [REFUSED, ERROR]
+    assert found[0].why == "DuckDB ends an INSERT into several partitions by an internal error"
+
+
+def installed(monkeypatch, **points: str) -> None:
+    found = [EntryPoint(name, value, engines.GROUP) for name, value in points.items()]
+    monkeypatch.setattr(engines, "entry_points", lambda group: found)
+
+
+def test_an_engine_of_ones_own_is_found_by_its_entry_point(monkeypatch):
+    installed(monkeypatch, mine=f"{__name__}:Careless")
+    assert engines.find("mine").version() == "1"
+    assert engines.names()[-1] == "mine"
+
+
+def test_an_entry_point_without_an_engine_is_said_to_be_one(monkeypatch):
+    installed(
+        monkeypatch, gone="no_package.here:Engine", less="collections:Counter", odd=f"{__name__}:OddKinds", duckdb="a:B"
+    )
+    messages = {
+        "gone": r"the entry point gone = 'no_package.here:Engine' of refdelta.conformance.engines cannot be loaded: "
+        r"ModuleNotFoundError: No module named 'no_package'",
+        "less": r"less = 'collections:Counter' of .* is not an engine: its objects have no name, kinds, version, open",
+        "odd": r"kinds='statements' must be a tuple of statements and actions",
+        "duckdb": r"duckdb = 'a:B' of .* has the name of an engine of refdelta: give it another one",
+    }
+    for name, message in messages.items():
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            engines.find(name)
+
+
+class OddKinds(Careless):
+    kinds = "statements"
 
 
 def test_engines_are_found_by_name_or_said_to_be_unknown():

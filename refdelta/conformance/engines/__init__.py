@@ -10,7 +10,7 @@ are found by the entry point ``refdelta.conformance.engines``::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, Protocol, runtime_checkable
@@ -29,10 +29,12 @@ OWN: Final[Mapping[str, str]] = {
     "deltalake": f"{_HERE}.deltalake_engine:DeltaRs",
     "polars": f"{_HERE}.polars_engine:Polars",
     "duckdb": f"{_HERE}.duckdb_engine:DuckDB",
+    "duckdb-late": f"{_HERE}.duckdb_engine:Late",
     "pyiceberg": f"{_HERE}.pyiceberg_engine:PyIceberg",
 }
 """The adapters of this package."""
-
+KINDS: Final = ("statements", "actions")
+"""The kinds of cases."""
 
 Left = list[tuple[int | None, int | None]] | Mapping[str, frozenset[int]]
 """The rest of a table: of a case of statements its rows (k, a); of a case of actions the live files, each with the
@@ -130,19 +132,37 @@ def find(name: str) -> Engine:
     """The engine of that name.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: there is none, or its entry point does not give an engine.
         EngineUnavailableError: it is not installed, or cannot start.
     """
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
     if name in OWN:
-        found = resolve_name(OWN[name])()
+        if points:
+            raise InvalidArgumentError(
+                f"the entry point {name} = {points[0].value!r} of {GROUP} has the name of an engine of refdelta: "
+                "give it another one"
+            )
+        found: Engine = resolve_name(OWN[name])()
+    elif points:
+        found = _loaded(points[0])
     else:
-        points = [point for point in entry_points(group=GROUP) if point.name == name]
-        if not points:
-            raise InvalidArgumentError(unknown_name("engine", name, names()))
-        found = points[0].load()()
-    if not isinstance(found, Engine):
-        raise InvalidArgumentError(f"the entry point {name} of {GROUP} is no engine: it lacks one of the attributes")
+        raise InvalidArgumentError(unknown_name("engine", name, names()))
     found.version()
+    return found
+
+
+def _loaded(point: EntryPoint) -> Engine:
+    where = f"the entry point {point.name} = {point.value!r} of {GROUP}"
+    try:
+        adapter = point.load()
+    except (ImportError, AttributeError) as error:
+        raise InvalidArgumentError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    found = adapter()
+    missing = [name for name in ("name", "kinds", "version", "open", "close") if not hasattr(found, name)]
+    if missing or not isinstance(found, Engine):
+        raise InvalidArgumentError(f"{where} is not an engine: its objects have no {', '.join(missing)}")
+    if not {*found.kinds} <= {*KINDS}:
+        raise InvalidArgumentError(f"{where}: kinds={found.kinds!r} must be a tuple of {' and '.join(KINDS)}")
     return found
 
 
