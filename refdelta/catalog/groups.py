@@ -58,10 +58,14 @@ class TableGroup(CommitGroup):
     Args:
         snapshot: the newest version that is known, without its files.
         look: gives the newest version, without its files.
+        count: called with the number of the members of each version.
     """
 
-    def __init__(self, snapshot: Snapshot, look: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, look: Callable[[], Snapshot], count: Callable[[int], None] = lambda _: None
+    ) -> None:
         super().__init__(snapshot, max_wait=0, max_transactions=MOST_MEMBERS)
+        self._count = count
         self._look_up = look
         self._running: dict[str, Future[api.TransactionReply]] = {}
         self._running_lock = threading.Lock()
@@ -158,7 +162,8 @@ class TableGroup(CommitGroup):
         return base
 
     def _run_hooks(self, moved: Any, ended: Any) -> None:
-        del moved, ended
+        outcomes = [one.member.outcome for one in ended]
+        self._count(sum(isinstance(one, CommitOutcome) and one.version == moved[1] for one in outcomes))
 
 
 def _alone(why: str) -> api.TransactionReply:

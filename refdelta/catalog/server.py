@@ -1,6 +1,7 @@
 """The HTTP server of Unity Catalog's Delta API over a :class:`SqlCatalog`: an ASGI application, and uvicorn around it.
 
-Every request has a token, a bounded body and a bounded time. Errors have the API's JSON form, and hold no credentials.
+Every request has a token, but for ``GET /health``, a bounded body and a bounded time. Errors have the API's JSON form,
+and hold no credentials.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import hmac
 import logging
 import re
 import socket
+import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -30,9 +33,10 @@ from starlette.routing import Route
 
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.listener import KNOWN, Impatient, Listener
+from refdelta.catalog.metrics import Metrics, new_metrics
 from refdelta.catalog.service import ApiError, HeldBytes, ServedCatalog, invalid
 from refdelta.catalog.service_together import TogetherService
-from refdelta.catalog.together_api import RATIFICATIONS, VERSIONS, Ratification
+from refdelta.catalog.together_api import RATIFICATIONS, VERSIONS, Ratification, RatificationReply
 from refdelta.errors import (
     CatalogMismatchError,
     CommitOutcomeUnknownError,
@@ -45,7 +49,7 @@ from refdelta.errors import (
 from refdelta_storage.errors import StorageError, redact
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("refdelta.serve")
 
@@ -57,6 +61,11 @@ _THREADS = 32
 _MOST_TRANSACTIONS = 256
 _SHORTEST_TOKEN = 16
 _LONGEST_LOGGED = 50_000
+_HEALTH, _METRICS = "/health", "/metrics"
+_HEALTH_SECONDS = 5.0
+_HEALTH_AGE = 1.0
+"""The time in seconds for which an answer about the database is given again: anybody may ask."""
+_OF_A_TABLE = {"GET": "load", "HEAD": "exists", "POST": "update", "DELETE": "drop"}
 _MISMATCH_TYPES = {kind: name for name, kind in api.CATALOG_MISMATCHES.items()}
 _ENTITY_TAG = re.compile(r'(?:W/)?"([0-9a-f-]{36})"')
 _T = TypeVar("_T")
@@ -100,6 +109,7 @@ def make_app(
     *,
     most_unpublished: int = 100,
     vend: bool = False,
+    metrics_tokens: Sequence[str] = (),
     seconds: float = _REQUEST_SECONDS,
 ) -> ASGIApp:
     """The ASGI application.
@@ -109,23 +119,57 @@ def make_app(
         tokens: the bearer tokens; each one opens everything.
         most_unpublished: how many commits of a table may wait to be published.
         vend: whether clients get the server's own credentials for the store.
+        metrics_tokens: further tokens, which open nothing but the metrics.
         seconds: the time of a request.
     """
+    metrics = catalog.metrics = new_metrics()
     service = TogetherService(catalog, most_unpublished=most_unpublished, vend=vend, patience=seconds / 2)
-    endpoints = _Endpoints(service, seconds)
+    endpoints = _Endpoints(service, seconds, metrics)
     app = Starlette(routes=endpoints.routes(), exception_handlers={HTTPException: _http_error, Exception: _failure})
     app.router.redirect_slashes = False
-    return _Guard(app, tokens)
+    return _Counted(_Guard(app, tokens, metrics_tokens), metrics)
+
+
+class _Counted:
+    """Counts the requests and their answers."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), "none"
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        self._metrics.began()
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            self._metrics.ended(_operation(scope), status, time.perf_counter() - begun)
+
+
+def _operation(scope: Scope) -> str:
+    """The operation of a request that was answered: one of those of :class:`_Endpoints`, or ``other``."""
+    name = getattr(scope.get("endpoint"), "__name__", "").lstrip("_")
+    return (_OF_A_TABLE.get(scope["method"], "other") if name == "table" else name) or "other"
 
 
 class _Guard:
     """Checks the token of each request before anything else is looked at, and logs failures without credentials."""
 
-    def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, tokens: Sequence[str], metrics_tokens: Sequence[str]) -> None:
         self._app = app
         # Digests have one length, so that a comparison tells nothing about a token, its length included.
         self._digests = [_digest(token.encode()) for token in tokens]
-        self._secrets = frozenset(tokens)
+        self._of_metrics = [_digest(token.encode()) for token in metrics_tokens]
+        self._secrets = frozenset((*tokens, *metrics_tokens))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -144,10 +188,13 @@ class _Guard:
             log.error("%s", redact(text, self._secrets, _LONGEST_LOGGED))  # noqa: TRY400 - redacted
 
     def _refusal(self, scope: Scope) -> Response | None:
+        if scope["path"] == _HEALTH:
+            return None
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         found = _digest(token.strip())
-        same = [hmac.compare_digest(found, digest) for digest in self._digests]
+        digests = (*self._digests, *self._of_metrics) if scope["path"] == _METRICS else self._digests
+        same = [hmac.compare_digest(found, digest) for digest in digests]
         if scheme.lower() != b"bearer" or not any(same):
             reply = _error(401, "NotAuthorizedException", "the request has no token, or none of this server")
             reply.headers["WWW-Authenticate"] = "Bearer"
@@ -166,12 +213,16 @@ def _digest(token: bytes) -> bytes:
 class _Endpoints:
     """The requests of the API, each turned into one call of the service."""
 
-    def __init__(self, service: TogetherService, seconds: float) -> None:
+    def __init__(self, service: TogetherService, seconds: float, metrics: Metrics | None = None) -> None:
         self._service = service
         self._seconds = seconds
+        self._measured = metrics or Metrics()
+        self._healthy, self._looked_at = False, -_HEALTH_AGE
+        self._looking = asyncio.Lock()
         self._threads: anyio.CapacityLimiter | None = None
         # Transactions wait for the versions before theirs, and other requests are not to wait for them.
         self._transactions: anyio.CapacityLimiter | None = None
+        self._lookout: anyio.CapacityLimiter | None = None
         self._bodies = HeldBytes(_BODIES_HELD, "bodies")
 
     def routes(self) -> list[Route]:
@@ -194,7 +245,41 @@ class _Endpoints:
             Route(f"{api.ROOT}/catalogs", self._catalogs, methods=["GET"]),
             Route(f"{api.ROOT}/schemas", self._schemas, methods=["GET"]),
             Route(f"{api.ROOT}/tables", self._tables, methods=["GET"]),
+            Route(_HEALTH, self._health, methods=["GET"]),
+            Route(_METRICS, self._scrape, methods=["GET"]),
         ]
+
+    async def _health(self, _request: Request) -> Response:
+        """The state of the database, which is asked once a second at most: anybody may ask the server."""
+        async with self._looking:
+            if time.monotonic() - self._looked_at >= _HEALTH_AGE:
+                self._healthy = await self._database_answers()
+                self._looked_at = time.monotonic()
+        status, said = (200, "ok") if self._healthy else (503, "the database does not answer")
+        return Response(msgspec.json.encode({"status": said}), status, media_type="application/json")
+
+    async def _database_answers(self) -> bool:
+        if self._lookout is None:
+            self._lookout = anyio.CapacityLimiter(1)
+        try:
+            with anyio.fail_after(_HEALTH_SECONDS):
+                await anyio.to_thread.run_sync(self._service.check, abandon_on_cancel=True, limiter=self._lookout)
+        except TimeoutError:
+            return False
+        except (DeltaError, StorageError) as error:
+            log.warning("%s", redact(str(error)))
+            return False
+        return True
+
+    async def _scrape(self, request: Request) -> Response:
+        found = self._measured.text(request.headers.get("accept", ""))
+        if found is None:
+            message = (
+                "the server counts nothing: it needs the package prometheus-client (pip install 'refdelta[serve]')"
+            )
+            return _error(501, "UnsupportedOperationException", message)
+        text, kind = found
+        return Response(text, headers={"Content-Type": kind})
 
     async def _config(self, request: Request) -> Response:
         asked = request.query_params
@@ -211,13 +296,32 @@ class _Endpoints:
         names = _names(request)
         match request.method:
             case "POST":
-                return await self._with_body(request, api.UpdateTable, self._service.update)
+                return await self._with_body(request, api.UpdateTable, self._update)
             case "DELETE":
                 return await self._if_match(request, self._service.drop)
             case "HEAD":
                 return await self._answer(functools.partial(self._service.exists, *names))
             case _:
                 return await self._if_match(request, self._service.load)
+
+    def _update(self, catalog: str, schema: str, table: str, body: api.UpdateTable) -> msgspec.Raw:
+        if not any(isinstance(one, api.AddCommit) for one in body.updates):
+            return self._service.update(catalog, schema, table, body)
+        with self._committing():
+            return self._service.update(catalog, schema, table, body)
+
+    @contextmanager
+    def _committing(self) -> Iterator[list[str]]:
+        """Count the outcome of the commit in the block: the one that it puts into the list, ``committed`` for none, or
+        that of its error.
+        """
+        found: list[str] = []
+        try:
+            yield found
+        except Exception as error:
+            self._measured.commit(_outcome(error))
+            raise
+        self._measured.commit(found[0] if found else "committed")
 
     async def _if_match(self, request: Request, call: Callable[..., Any]) -> Response:
         return await self._answer(lambda: call(*_names(request), only=_condition(request)))
@@ -240,7 +344,10 @@ class _Endpoints:
             return _api_error(ApiError(429, api.TOO_MANY, message, retry_after=1))
 
         def call(catalog: str, schema: str, table: str, body: bytes) -> api.TransactionReply:
-            return self._service.transact(catalog, schema, table, body, _condition(request))
+            with self._committing() as answered:
+                reply = self._service.transact(catalog, schema, table, body, _condition(request))
+                answered.append(reply.outcome)
+            return reply
 
         return await self._with_body(request, None, call, self._transactions)
 
@@ -256,7 +363,14 @@ class _Endpoints:
         return await self._answer(self._service.versions)
 
     async def _ratify(self, request: Request) -> Response:
-        return await self._with_body(request, Ratification, self._service.ratify)
+        return await self._with_body(request, Ratification, self._ratified)
+
+    def _ratified(self, body: Ratification) -> RatificationReply:
+        with self._committing() as answered:
+            reply = self._service.ratify(body)
+            if any(one.outcome != "committed" for one in reply.parts):
+                answered.append("conflict")
+        return reply
 
     # Unity Catalog's own lists, which the Delta API lacks: names, and no more.
 
@@ -411,6 +525,20 @@ def _line(error: Exception) -> str:
 
 
 # --- errors ---
+
+
+def _outcome(error: Exception) -> str:
+    """The outcome of a commit that ended with an error, by :data:`~refdelta.catalog.metrics.OUTCOMES`."""
+    match error:
+        case ApiError(kind="CommitStateUnknownException") | CommitOutcomeUnknownError():
+            return "unknown"
+        case ApiError(kind="CommitVersionConflictException"):
+            return "conflict"
+        case ApiError() | CatalogMismatchError() | InvalidArgumentError():
+            return "refused"
+        case TableNotFoundError() | TableAlreadyExistsError():
+            return "refused"
+    return "failed"
 
 
 def _api_error(error: Exception) -> Response:

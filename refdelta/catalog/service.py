@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from refdelta.catalog import delta_api as api
 from refdelta.catalog.base import Entry
 from refdelta.catalog.groups import TableGroup
+from refdelta.catalog.metrics import Metrics
 from refdelta.catalog.sql import STAGING, TABLES, SqlCatalog, entry_of, is_sealed, unsealed
 from refdelta.core.commit.intent_file import read_intent
 from refdelta.core.commit.transaction import PreparedCommit
@@ -37,6 +38,7 @@ from refdelta.engine.log.managed_log import (
     CatalogReplacedError,
     Exists,
     ManagedStore,
+    Proposal,
     Ratified,
     RatifiedCommit,
     named_version,
@@ -144,9 +146,11 @@ class ServedCatalog(SqlCatalog):
 
     Attributes:
         keys: a file with the credentials that clients get; None for the server's own.
+        metrics: counts what the server does.
     """
 
     keys: Path | None = None
+    metrics = Metrics()
 
     def stage(self) -> Entry:
         """A folder and an id for a table that a client is going to create. It takes no name yet."""
@@ -211,6 +215,21 @@ class ServedCatalog(SqlCatalog):
             TableAlreadyExistsError: the new name is taken.
         """
         self._rename(entry, new)
+
+    def check(self) -> None:
+        """Raise ``StorageError`` if the database does not answer."""
+        with self._reading("see whether the database answers") as connection:
+            connection.execute(sa.select(1))
+
+    def _ratify(self, proposals: Sequence[Proposal]) -> list[Committed | Exists | Unknown | None]:
+        begun, versions = time.perf_counter(), 0
+        try:
+            outcomes = super()._ratify(proposals)
+            if all(isinstance(one, Committed) for one in outcomes):
+                versions = sum(one.commit is not None for one in proposals)
+            return outcomes
+        finally:
+            self.metrics.ratified(versions, time.perf_counter() - begun)
 
     def log_of(self, entry: Entry) -> ManagedStore:
         """The log of a catalog-managed table."""
@@ -541,7 +560,7 @@ class DeltaService:
         if group is None:
             found = look()
             with self._lock:
-                group = held.group = held.group or TableGroup(found, look)
+                group = held.group = held.group or TableGroup(found, look, self._catalog.metrics.members)
         return group.transact(intent, _check_readable)
 
     def _check_waiting(self, waiting: int) -> None:
@@ -768,6 +787,10 @@ class DeltaService:
         return row
 
     # --- credentials, metrics, configuration, names ---
+
+    def check(self) -> None:
+        """Raise ``StorageError`` if the database does not answer."""
+        self._catalog.check()
 
     def credentials(self, operation: str | None, *parts: str) -> api.Credentials:
         """``getTableCredentials``."""

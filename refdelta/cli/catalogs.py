@@ -198,6 +198,11 @@ def adopt(name: str, discard: bool, storage_options: dict[str, str], as_json: bo
     help=f"The bearer tokens, one a line; otherwise they come from the variable {TOKENS_VARIABLE}. Each one opens "
     "everything.",
 )
+@click.option(
+    "--metrics-token-file",
+    type=_FILE,
+    help="Further tokens, one a line, which open nothing but GET /metrics: for Prometheus.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 is any free port.")
 @click.option(
@@ -231,6 +236,7 @@ def serve(
     warehouse: str | None,
     locations: tuple[str, ...],
     token_file: Path | None,
+    metrics_token_file: Path | None,
     host: str,
     port: int,
     certificate: Path | None,
@@ -257,14 +263,17 @@ def serve(
     if not text.strip():
         raise InvalidArgumentError(f"the server needs tokens: --token-file, or the variable {TOKENS_VARIABLE}")
     tokens = read_tokens(text)
+    metrics_tokens = read_tokens(metrics_token_file.read_text()) if metrics_token_file is not None else []
     if vended_keys is not None:
         read_keys(vended_keys)
-    for warning in _warnings(host, certificate is not None, [token_file, key, vended_keys]):
+    for warning in _warnings(host, certificate is not None, [token_file, metrics_token_file, key, vended_keys]):
         say(f"warning: {warning}", err=True)
     with open_served(url, warehouse, storage_options or None, locations or None, timeout=catalog_timeout) as catalog:
         catalog.keys = vended_keys
         vend = vend_credentials or vended_keys is not None
-        application = make_app(catalog, tokens, most_unpublished=max_unpublished, vend=vend)
+        application = make_app(
+            catalog, tokens, most_unpublished=max_unpublished, vend=vend, metrics_tokens=metrics_tokens
+        )
         with listen(host, port) as listener:
             say(f"serving {catalog.name} at {url_of(listener, tls=certificate is not None)}")
             files = {"certificate": certificate, "key": key} if certificate and key else None
