@@ -32,6 +32,8 @@ OWN: Final[Mapping[str, str]] = {
     "pyiceberg": f"{_HERE}.pyiceberg_engine:PyIceberg",
 }
 """The adapters of this package."""
+WITHOUT_S3A: Final = "it reaches S3 by Hadoop's S3A, which is not among delta-spark's JARs (hadoop-aws)"
+"""Why an engine in Java has its tables on this machine."""
 
 
 Left = list[tuple[int | None, int | None]] | Mapping[str, frozenset[int]]
@@ -71,6 +73,8 @@ class Engine(Protocol):
     Attributes:
         name: its name on the command line.
         kinds: the kinds of cases that it runs: ``statements``, ``actions``.
+
+    An engine that is no :class:`StoreEngine` may have one attribute more: ``why_local``, the reason in a few words.
     """
 
     name: str
@@ -139,11 +143,32 @@ def find(name: str) -> Engine:
         points = [point for point in entry_points(group=GROUP) if point.name == name]
         if not points:
             raise InvalidArgumentError(unknown_name("engine", name, names()))
-        found = points[0].load()()
+        try:
+            found = points[0].load()()
+        except (ImportError, AttributeError) as error:
+            raise EngineUnavailableError(f"the entry point {name} of {GROUP} cannot be loaded: {error}") from error
     if not isinstance(found, Engine):
         raise InvalidArgumentError(f"the entry point {name} of {GROUP} is no engine: it lacks one of the attributes")
     found.version()
     return found
+
+
+def with_stores(engine: Engine) -> StoreEngine:
+    """An engine, as one whose tables may be in a store.
+
+    Raises:
+        NotSupportedError: its adapter has no such tables; the message says why.
+    """
+    if isinstance(engine, StoreEngine):
+        return engine
+    why = getattr(engine, "why_local", "its adapter does not make them")
+    raise NotSupportedError(f"{engine.name} has no tables in stores here: {why}")
+
+
+def only_s3(uri: str) -> None:
+    """Raise ``NotSupportedError`` for a table in another store than S3."""
+    if not uri.startswith(("s3://", "s3a://")):
+        raise NotSupportedError("of stores the adapter knows S3 only")
 
 
 def one_statement(case: Case, name: str) -> Statement:
