@@ -92,6 +92,8 @@ class _Transaction:
     ) -> None:
         self.kernel, self.case, self.path, self.winners = kernel, case, path, winners
         self.reads, self.actions, self.begun = transaction.reads, case.actions(transaction.name), len(winners)
+        if "vacuum" in transaction.does:
+            raise NotSupportedError("a VACUUM: Kernel has none")
         if any("protocol" in action for action in self.actions) and not self.creates:
             raise NotSupportedError("a protocol: Kernel sets it by itself, as properties need it")
         if case.exists and case.metadata() in self.actions:
