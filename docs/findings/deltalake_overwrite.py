@@ -41,6 +41,4 @@ except deltalake.exceptions.CommitFailedError as error:
     ended = f"refused: {error}"
 
 print("the second overwrite of an empty table:", ended)
-print(
-    "rows: expected [4], or a refusal and [3]; found", sorted(DeltaTable(path).to_pyarrow_table()["k"].to_pylist())
-)
+print("rows: expected [4], or a refusal and [3]; found", sorted(DeltaTable(path).to_pyarrow_table()["k"].to_pylist()))
