@@ -257,8 +257,8 @@ needed-rules: setup  ## the table in docs/conformance.md of rules and the cases 
 how-we-know: setup  ## the sizes in docs/how-we-know.md, from the tests
 	PYTHONPATH=tests $(BIN)/python .ci/generate/how_we_know.py
 
-engines: setup  ## docs/engines.md: the conformance suite on each engine (delta-spark needs Java 17; some 15 minutes)
-	$(BIN)/python .ci/generate/engines_page.py
+engines: setup  ## docs/engines.md: the conformance suite on each engine (delta-spark needs Java 17; some 15 minutes; ENGINES=--missing for new cases)
+	$(BIN)/python .ci/generate/engines_page.py $(ENGINES)
 
 claims: setup  ## the table of spec_notes/other_writers.md: the conclusions from fields of other writers' commits
 	$(BIN)/python .ci/generate/claims_table.py

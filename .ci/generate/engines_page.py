@@ -1,7 +1,8 @@
 """``make engines``: the page ``docs/engines.md``, from runs of the conformance suite on each engine.
 
 Each run is kept in ``docs/findings/runs``, one file an engine. ``--engine NAME`` runs one engine again (may be
-repeated), ``--page`` none; the page is written from all runs that are there.
+repeated), ``--missing`` only the cases that the run of the same version does not have, ``--page`` none; the page is
+written from all runs that are there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from refdelta.conformance.runner import NEEDLESS, STATUSES, WRONG
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "engines.md"
 RUNS = ROOT / "docs" / "findings" / "runs"
+KINDS = {"delta-spark": ("statements",)}
+"""The kinds of cases that a run has, where it has not all: the corpus has delta-spark's answers to cases of actions."""
 LEVELS = ("Serializable", "WriteSerializable", "default")
 HEAD = """# What engines make of the conformance suite
 
@@ -80,20 +83,29 @@ which transactions committed:
 Run = dict[str, Any]
 
 
-def record(name: str, kinds: Sequence[str]) -> Run:
-    """Run the cases of these kinds on an engine."""
+def record(name: str, kinds: Sequence[str], before: Run | None = None) -> Run:
+    """Run the cases of these kinds on an engine; those that a run before has are kept, if it is of the same version."""
     with closing(engines.find(name)) as engine:
         version = engine.version()
         chosen = [case for case in cases() if case.kind in engine.kinds and case.kind in kinds]
+        same = before is not None and before["version"] == version
+        kept = {one["case"]: one for one in before["results"]} if before is not None and same else {}
         results = run(
-            engine, chosen, lambda result: print(f"{result.status:>8} {result.case.id} {result.why[:200]}", flush=True)
+            engine,
+            [case for case in chosen if case.id not in kept],
+            lambda result: print(f"{result.status:>8} {result.case.id} {result.why[:200]}", flush=True),
         )
-    today = dt.date.today().isoformat()
-    found = [
-        {"case": one.case.id, "group": one.case.group, "level": one.case.level, "status": one.status, "why": one.why}
+    date = dt.date.today().isoformat()
+    found = {
+        one.case.id: {
+            "case": one.case.id, "group": one.case.group, "level": one.case.level, "status": one.status, "why": one.why,
+        }
         for one in results
-    ]
-    return {"engine": name, "version": version, "date": today, "results": found}
+    }  # fmt: skip
+    if before is not None and kept and before["date"] != date:
+        date = f"{before['date']} and {date}" if found else before["date"]
+    found = {**kept, **found}
+    return {"engine": name, "version": version, "date": date, "results": [found[case.id] for case in chosen]}
 
 
 def page(runs: Mapping[str, Run]) -> str:
@@ -190,12 +202,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", action="append", default=[])
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--missing", action="store_true")
     parser.add_argument("--kind", action="append", choices=("statements", "actions"), default=[])
     asked = parser.parse_args(arguments)
     RUNS.mkdir(parents=True, exist_ok=True)
+    before = runs() if asked.missing else {}
     for name in asked.engine or ([] if asked.page else engines.OWN):
         try:
-            one = record(name, asked.kind or ("statements", "actions"))
+            one = record(name, asked.kind or KINDS.get(name, ("statements", "actions")), before.get(name))
         except engines.EngineUnavailableError as error:
             if asked.engine:
                 raise

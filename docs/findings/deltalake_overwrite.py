@@ -1,4 +1,5 @@
-"""deltalake: an overwrite over an append keeps the appended rows, also in a table that is Serializable.
+"""deltalake: an overwrite over an append keeps the appended rows, also in a table that is Serializable; and of two
+overwrites of an empty table the rows of both are left.
 
 Needs deltalake and pyarrow only: ``python deltalake_overwrite.py``.
 """
@@ -28,3 +29,16 @@ print(
     "rows: expected [13], or a refusal and [0, 1, 10]; found",
     sorted(DeltaTable(path).to_pyarrow_table()["k"].to_pylist()),
 )
+
+path = tempfile.mkdtemp()
+DeltaTable.create(path, pa.schema([("k", pa.int64())]))
+first, second = DeltaTable(path), DeltaTable(path)
+write_deltalake(first, pa.table({"k": [3]}), mode="overwrite")
+try:
+    write_deltalake(second, pa.table({"k": [4]}), mode="overwrite")
+    ended = "committed"
+except deltalake.exceptions.CommitFailedError as error:
+    ended = f"refused: {error}"
+
+print("the second overwrite of an empty table:", ended)
+print("rows: expected [4], or a refusal and [3]; found", sorted(DeltaTable(path).to_pyarrow_table()["k"].to_pylist()))

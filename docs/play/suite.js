@@ -78,7 +78,7 @@
   function table(chosen) {
     const made = element("ul", { class: "suite-files" });
     for (const file of chosen.files) {
-      made.append(element("li", {}, code(typeof file === "string" ? file : file.map((row) => `(${row.join(", ")})`).join(" "))));
+      made.append(element("li", {}, code(typeof file === "string" ? file : rowsText(file))));
     }
     const more = Object.entries(chosen.table).map(([key, value]) => element("li", {}, `${key.replaceAll("_", " ")}: `, code(JSON.stringify(value))));
     if (!chosen.files.length && !more.length) return element("p", {}, "The table has no rows, or does not exist yet.");

@@ -14,7 +14,6 @@ from refdelta.cli.group import app, storage_options
 from refdelta.cli.render import echo_json, say
 from refdelta.conformance import Case, Result, cases, engines, run
 from refdelta.conformance.elle import draw_registers, exported
-from refdelta.conformance.engines import StoreEngine
 from refdelta.conformance.faults import Faults
 from refdelta.conformance.programs import draw, smaller, written
 from refdelta.conformance.runner import ERROR, STATUSES, WRONG, counts, junit
@@ -123,10 +122,11 @@ def conformance(
     faults = None if rate is None or uri is None else Faults(uri, storage_options, rate=rate, seed=seed)
     with closing(engines.find(name)) as engine, faults or nullcontext():
         version = engine.version()
-        if faults is not None and not isinstance(engine, StoreEngine):
-            raise InvalidArgumentError(
-                f"--faults needs an engine with tables in stores, which the adapter of {name} lacks"
-            )
+        if faults is not None:
+            try:
+                engines.with_stores(engine)
+            except engines.NotSupportedError as error:
+                raise InvalidArgumentError(f"--faults needs tables in a store: {error}") from None
         with StatusLine() as line:
 
             def told(result: Result) -> None:
@@ -158,7 +158,7 @@ def conformance(
     else:
         _show(name, version, found)
         if faults is not None:
-            say(f"{counted(faults.met, 'request')} met faults: rate {rate:g}, seed {seed}")
+            say(f"{counted(faults.met, 'request')} met faults: rate {rate:g}, seed {seed}; {_endings(found)}")
     bad = [one for one in found if one.status in (WRONG, ERROR)]
     if bad:
         several = [f"{count:,} {status}" for status, count in counts(bad).items() if count]
@@ -219,6 +219,17 @@ def _seeds(text: str) -> range:
     if not first.isdigit() or (dash and not last.isdigit()):
         raise InvalidArgumentError(f"seeds={text!r} must be such as 0-99")
     return range(int(first), int(last if dash else first) + 1)
+
+
+def _endings(found: list[Result]) -> str:
+    """How the transactions ended. An engine that reaches no store has sound results, too: all of them failed."""
+    told = {
+        "committed": sum(len(one.committed) for one in found),
+        "met a conflict": sum(len(one.failures) for one in found),
+        "ended with an unknown outcome": sum(len(one.unknown) for one in found),
+        "failed": sum(len(one.failed) for one in found),
+    }
+    return f"of the transactions {', '.join(f'{count:,} {how}' for how, count in told.items() if count) or 'none ran'}"
 
 
 def _show(name: str, version: str, found: list[Result]) -> None:

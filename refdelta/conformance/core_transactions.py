@@ -25,6 +25,7 @@ from refdelta.core.rows.deletes import RowDelete
 from refdelta.core.rows.relocation import CopiedRows, Group, Input, Output
 from refdelta.core.rows.sets import ALL
 from refdelta.crosscheck import oracle
+from refdelta.engine.log.listing import has_log
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
@@ -35,7 +36,7 @@ from refdelta.expressions.sql import parse_predicate
 from refdelta.pruning.row_predicate import row_predicate
 from refdelta.table.types import has_identity_columns
 from refdelta.transaction.driver import RowChecks, commit
-from refdelta_storage import LocalStore
+from refdelta_storage import Store
 
 _LONG_AGO_MS = 1
 """When the files that a case restores were removed, in milliseconds since 1970."""
@@ -44,15 +45,19 @@ _LONG_AGO_MS = 1
 class CoreTransaction:
     """A transaction on refdelta's commit core.
 
+    Args:
+        case: the case.
+        store: the store of the table, which need not have a log yet.
+        transaction: the transaction of the case.
+
     On a table with deletion vectors its removes are row deletes: of the rows that the new vector of the same path
     deletes and the old one does not, or of all rows of a file that is not added again. Files that are only rewritten
     are a group with the relocation of all rows, unless the case says that it is not recorded.
     """
 
-    def __init__(self, case: Case, path: Path, transaction: CaseTransaction) -> None:
-        self.case, self.path, self.transaction = case, path, transaction
-        self.store = LocalStore(path, fsync=False)
-        self.snapshot = load_snapshot(self.store) if any((path / "_delta_log").iterdir()) else None
+    def __init__(self, case: Case, store: Store, transaction: CaseTransaction) -> None:
+        self.case, self.store, self.transaction = case, store, transaction
+        self.snapshot = load_snapshot(store) if has_log(store) else None
         self.live = {add.path: add for add in to_adds(self.snapshot.files)} if self.snapshot else {}
         self.vectors = self.snapshot is not None and self.snapshot.properties.enable_deletion_vectors
         self.row_level = self.vectors and not case.partition_columns

@@ -15,10 +15,14 @@ import msgspec
 from refdelta.conformance.cases import ALL_COMMIT, Case, CaseTransaction, Failure
 from refdelta.conformance.core_transactions import CoreTransaction, SparkTransaction
 from refdelta.core.log.actions import DeletionVectorDescriptor
+from refdelta.core.log.paths import commit_key
+from refdelta.engine.log.listing import has_log
+from refdelta.engine.log.location import open_location
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.log.state import to_adds
 from refdelta.engine.parquet.dv import load_deletion_vector
-from refdelta_storage import LocalStore
+from refdelta_storage import LocalStore, Store
+from refdelta_storage.base import committed_or_raise
 
 _AT_ONCE = 4
 """The number of cases that run at once: on Spark each mostly waits for tiny jobs."""
@@ -67,12 +71,11 @@ class Replayed:
         return self.refdelta.text == self.delta_spark.text
 
 
-def prepare(case: Case, path: Path) -> None:
+def prepare(case: Case, store: Store) -> None:
     """Write version 0."""
-    (path / "_delta_log").mkdir(parents=True)
     if case.exists:
-        lines = [json.dumps(action) for action in case.beginning()]
-        (path / "_delta_log" / f"{0:020d}.json").write_text("\n".join(lines) + "\n")
+        lines = "".join(f"{json.dumps(action)}\n" for action in case.beginning())
+        committed_or_raise(commit_key(0), store.uri, store.put_if_absent(commit_key(0), lines.encode()))
 
 
 class LogSession:
@@ -80,20 +83,20 @@ class LogSession:
 
     Args:
         case: the case.
-        path: a folder that does not exist yet.
+        store: the store of the table, which has no log yet.
         begin: begins a transaction of the engine.
     """
 
-    def __init__(self, case: Case, path: Path, begin: Callable[[Path, CaseTransaction], BegunTransaction]) -> None:
-        self.case, self.path, self._begin = case, path, begin
+    def __init__(self, case: Case, store: Store, begin: Callable[[CaseTransaction], BegunTransaction]) -> None:
+        self.case, self.store, self._begin = case, store, begin
         self.begun: dict[str, BegunTransaction] = {}
         self._seen: dict[str, dict[str, DeletionVectorDescriptor | None]] = {}
-        prepare(case, path)
+        prepare(case, store)
 
     def begin(self, name: str) -> None:
         """Begin a transaction, and let it read."""
-        self._seen[name] = self._vectors() if any((self.path / "_delta_log").glob("*.json")) else {}
-        self.begun[name] = self._begin(self.path, self.case.transactions[name])
+        self._seen[name] = self._vectors() if has_log(self.store) else {}
+        self.begun[name] = self._begin(self.case.transactions[name])
 
     def commit(self, name: str) -> Failure | None:
         """Commit it. Returns the failure, or None."""
@@ -108,27 +111,31 @@ class LogSession:
 
     def left(self) -> dict[str, frozenset[int]]:
         """The live files, each with the rows that its deletion vector deletes."""
-        store = LocalStore(self.path, fsync=False)
         live = self._vectors().items()
-        return {path: frozenset(load_deletion_vector(store, dv)) if dv else frozenset() for path, dv in live}
+        return {path: frozenset(load_deletion_vector(self.store, dv)) if dv else frozenset() for path, dv in live}
 
     def _vectors(self) -> dict[str, DeletionVectorDescriptor | None]:
         """The deletion vectors of the live files."""
-        snapshot = load_snapshot(LocalStore(self.path, fsync=False))
+        snapshot = load_snapshot(self.store)
         return {add.path: add.deletion_vector for add in to_adds(snapshot.files)}
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-def core_session(case: Case, path: Path) -> LogSession:
+def core_session(case: Case, place: Path | str, storage_options: Mapping[str, Any] | None = None) -> LogSession:
     """A case on this engine's commit core.
 
     Args:
         case: the case.
-        path: a folder that does not exist yet.
+        place: a folder that does not exist yet, or the URI of one in a store.
+        storage_options: the options of the store; None for a local folder.
     """
-    return LogSession(case, path, lambda at, transaction: CoreTransaction(case, at, transaction))
+
+    def opened() -> Store:
+        return _local(place) if storage_options is None else open_location(place, storage_options)
+
+    return LogSession(case, opened(), lambda transaction: CoreTransaction(case, opened(), transaction))
 
 
 def spark_session(spark: Any, case: Case, path: Path) -> LogSession:
@@ -140,9 +147,27 @@ def spark_session(spark: Any, case: Case, path: Path) -> LogSession:
         path: a folder that does not exist yet.
     """
     first = case.commits[0]
-    return LogSession(
-        case, path, lambda at, transaction: SparkTransaction(spark, at, transaction, first=transaction.name == first)
-    )
+
+    def begin(transaction: CaseTransaction) -> SparkTransaction:
+        return SparkTransaction(spark, path, transaction, first=transaction.name == first)
+
+    return local_session(case, path, begin)
+
+
+def local_session(case: Case, path: Path, begin: Callable[[CaseTransaction], BegunTransaction]) -> LogSession:
+    """A case on an engine that has its table in a local folder.
+
+    Args:
+        case: the case.
+        path: a folder that does not exist yet; it has a ``_delta_log`` afterwards.
+        begin: begins a transaction of the engine.
+    """
+    (path / "_delta_log").mkdir(parents=True)
+    return LogSession(case, _local(path), begin)
+
+
+def _local(path: Path | str) -> Store:
+    return LocalStore(path, fsync=False)
 
 
 def play(session: LogSession) -> CaseOutcome:

@@ -16,7 +16,14 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.engines import Engine, EngineUnavailableError, NotSupportedError, Session, StoreEngine
+from refdelta.conformance.engines import (
+    Engine,
+    EngineUnavailableError,
+    NotSupportedError,
+    Session,
+    StoreEngine,
+    with_stores,
+)
 from refdelta.conformance.expected import MUST_COMMIT, Expectation, Rows, origin, shown, spans
 from refdelta.conformance.faults import Faults
 from refdelta.errors import InvalidArgumentError
@@ -112,10 +119,8 @@ def run_case(engine: Engine, case: Case, folder: Path | str, faults: Faults | No
     try:
         if faults is None:
             session = engine.open(case, Path(folder))
-        elif isinstance(engine, StoreEngine):
-            session = engine.open_in_store(case, str(folder), faults.options)
         else:
-            return Result(case, engine.name, REFUSED, "the adapter has no tables in stores")
+            session = with_stores(engine).open_in_store(case, str(folder), faults.options)
     except NotSupportedError as error:
         return Result(case, engine.name, REFUSED, str(error))
     except EngineUnavailableError:

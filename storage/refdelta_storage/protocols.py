@@ -626,3 +626,22 @@ PROTOCOLS: dict[str, UriScheme] = {
 def other(scheme: str) -> UriScheme:
     """A protocol that only fsspec knows: what it opens can be read, and written once it has passed a probe."""
     return UriScheme(name=scheme, package=f"with fsspec's {scheme} file system", make=_any)
+
+
+def renamed_s3(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Storage options of S3 for another library.
+
+    Args:
+        options: the options, by the names of s3fs or of deltalake.
+        names: the library's names of ``key``, ``secret``, ``token``, ``region_name`` and ``endpoint_url``.
+
+    Returns:
+        The options, those by the library's names; all others unchanged.
+
+    Example:
+        >>> from refdelta_storage.protocols import renamed_s3
+        >>> renamed_s3({"AWS_REGION": "us-east-1", "put_if_absent": True}, {"region_name": "s3.region"})
+        {'s3.region': 'us-east-1', 'put_if_absent': True}
+    """
+    targets = {name: option.target[-1] for option in S3.options if option.target for name in option.names}
+    return {names.get(targets.get(name.lower(), name), name): value for name, value in options.items()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from by_path import loaded
-from refdelta.conformance import engines
+from refdelta.conformance import cases, engines
 
 ROOT = Path(__file__).resolve().parents[2]
 generator = loaded(ROOT / ".ci" / "generate" / "engines_page.py")
@@ -15,6 +17,27 @@ generator = loaded(ROOT / ".ci" / "generate" / "engines_page.py")
 
 def test_the_page_is_that_of_the_recorded_runs():
     assert generator.PAGE.read_text() == generator.page(generator.runs()), "run .ci/generate/engines_page.py --page"
+
+
+def test_a_run_has_each_case_of_the_corpus_that_is_for_its_engine():
+    for name, one in generator.runs().items():
+        kinds = resolve_name(engines.OWN[name]).kinds if name in engines.OWN else ("statements",)
+        kinds = generator.KINDS.get(name, kinds)
+        asked = [case.id for case in cases() if case.kind in kinds]
+        assert [result["case"] for result in one["results"]] == asked, (
+            f"run .ci/generate/engines_page.py --missing --engine {name}"
+        )
+
+
+def test_only_missing_cases_are_run_where_the_version_is_the_same(capsys):
+    whole = generator.record("refdelta-files", ["statements"], generator.runs()["refdelta-files"])
+    assert whole == generator.runs()["refdelta-files"]
+    assert capsys.readouterr().out == "", "nothing ran"
+    less = {**whole, "date": "2026-11-01", "results": whole["results"][1:]}
+    again = generator.record("refdelta-files", ["statements"], less)
+    assert again["results"] == whole["results"]
+    assert re.fullmatch(r"2026-11-01 and \d{4}-\d\d-\d\d", again["date"])
+    assert capsys.readouterr().out.split()[:2] == [whole["results"][0]["status"], whole["results"][0]["case"]]
 
 
 def test_refdelta_is_wrong_in_no_recorded_case():

@@ -5,12 +5,14 @@ Tests of conformance.faults.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
+from pkgutil import resolve_name
 
 import pytest
 
 from refdelta import errors
-from refdelta.conformance import cases, engines
+from refdelta.conformance import cases, engines, run
 from refdelta.conformance.engines.refdelta_engine import Rows
 from refdelta.conformance.faults import Faults
 from refdelta.conformance.runner import NEEDLESS, REFUSED, SOUND, WRONG, run_case
@@ -126,15 +128,46 @@ def test_without_faults_an_error_is_an_error_as_before(tmp_path):
     assert run_case(Failing(), INSERTS, tmp_path / "t").status == "error"
 
 
-def test_cases_of_actions_and_engines_without_stores_are_refused(tmp_path):
-    actions = next(case for case in CASES.values() if case.kind == "actions")
-    assert run_case(Rows(), actions, tmp_path / "t", Calm()).status == REFUSED
+def test_commits_of_actions_are_judged_by_the_same_rules(tmp_path):
+    case = CASES["delete-delete-same-file@Serializable"]
+    ends = {"T": (UNKNOWN, True)}, {"T": (BROKEN, False)}, {"W": (BROKEN, True)}
+    results = [run_case(Troubled(**one), case, tmp_path / str(n), Calm()) for n, one in enumerate(ends)]
+    assert [(one.status, one.committed) for one in results] == [(SOUND, ("W",)), (SOUND, ("W",)), (WRONG, ())]
+    assert results[2].why.startswith("W committed, and ended with an error that does not say so: StoreError")
 
+
+@pytest.mark.parametrize(
+    ("reason", "why"), [({}, "its adapter does not make them"), ({"why_local": "it has no client"}, "it has no client")]
+)
+def test_engines_without_stores_are_refused_with_their_reason(tmp_path, reason, why):
     class Local:
         name, kinds = "local", ("statements",)
         version = open = close = None
 
-    assert run_case(Local(), INSERTS, tmp_path / "t", Calm()).why == "the adapter has no tables in stores"
+    engine = Local()
+    engine.__dict__.update(reason)
+    result = run_case(engine, INSERTS, tmp_path / "t", Calm())
+    assert (result.status, result.why) == (REFUSED, f"local has no tables in stores here: {why}")
+
+
+@pytest.mark.parametrize("name", ["duckdb", "pyiceberg"])
+def test_adapters_that_know_s3_only_refuse_other_stores(name):
+    with pytest.raises(engines.NotSupportedError, match="of stores the adapter knows S3 only"):
+        resolve_name(engines.OWN[name])().open_in_store(INSERTS, "abfss://c@a.dfs.core.windows.net/t", {})
+
+
+@pytest.mark.tier("test")
+@pytest.mark.parametrize("name", ["refdelta", "refdelta-files", "deltalake", "polars", "pyiceberg"])
+def test_requests_of_an_engine_go_by_the_proxy(s3_server, monkeypatch, name):
+    met = Counter()
+    monkeypatch.setattr(Faults, "_fault", lambda self, request: met.update([self._plan is not None, request.method]))
+    place = s3_server.place()
+    options = s3_server.of_deltalake() if name in ("deltalake", "polars") else place.options
+    with Faults(place.uri, options, rate=0, seed=0) as faults:
+        (result,) = run(engines.find(name), [INSERTS], faults=faults)
+    assert (result.status, result.committed, result.failed) == (SOUND, ("W", "T"), {})
+    assert sum(met[method] for method in ("PUT", "PART", "FINISH")) > 4, met
+    assert met[True] > 4, "while the transactions ran"
 
 
 def test_rates_out_of_range():

@@ -8,6 +8,8 @@ conformance.engines.duckdb_engine.
 from __future__ import annotations
 
 import re
+import sqlite3
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -19,6 +21,7 @@ import pytest
 
 import refdelta
 from refdelta import errors
+from refdelta.cli import main
 from refdelta.conformance import cases, engines, run
 from refdelta.conformance.cases import Case, Failure
 from refdelta.conformance.engines import NotSupportedError, duckdb_engine
@@ -270,9 +273,12 @@ def test_engines_in_java_say_what_is_missing(monkeypatch):
 
 
 def test_duckdb_needs_its_extension(monkeypatch):
-    monkeypatch.setattr(duckdb_engine, "_extension", lambda _: "'/nowhere/delta.duckdb_extension'")
+    monkeypatch.setattr(duckdb_engine, "_extension", lambda *_: "'/nowhere/delta.duckdb_extension'")
     with pytest.raises(engines.EngineUnavailableError, match="no extension delta here: run INSTALL delta in DuckDB"):
         engines.find("duckdb")
+    # Before a transaction fails for it, which a case under faults takes for an honest error.
+    with pytest.raises(engines.EngineUnavailableError, match="no extension httpfs here: run INSTALL httpfs in DuckDB"):
+        duckdb_engine.DuckDB().open_in_store(CASES["insert-insert@Serializable"], "s3://b/t", {})
 
 
 class DuckDBWithoutConflictChecks:
@@ -281,7 +287,7 @@ class DuckDBWithoutConflictChecks:
     As in the extension, a read is of the version that was attached, and an INSERT goes to the version after the newest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *_: str) -> None:
         self.duckdb = duckdb.connect()
         self.table, self.written, self.inserted = None, None, []
 
@@ -378,10 +384,143 @@ class OddKinds(Careless):
     kinds = "statements"
 
 
+def test_duckdb_gets_the_options_of_s3_as_a_secret_before_it_opens_the_table(monkeypatch):
+    asked = []
+
+    class Connection:
+        def __init__(self, *extensions):
+            asked.append(extensions)
+
+        def execute(self, sql):
+            asked.append(sql)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(duckdb_engine, "_connection", Connection)
+    monkeypatch.setattr(duckdb_engine, "make_table", lambda *_, **__: None)
+    options = {"key": "o'er", "AWS_SECRET_ACCESS_KEY": "s", "endpoint_url": "http://127.0.0.1:9000", "max_retries": "2"}
+    session = duckdb_engine.DuckDB().open_in_store(CASES["insert-insert@Serializable"], "s3://b/t", options)
+    session.begin("W")
+    login = "REGION 'us-east-1', KEY_ID 'o''er', SECRET 's', ENDPOINT '127.0.0.1:9000'"
+    secret = f"CREATE SECRET (TYPE s3, {login}, URL_STYLE 'path', USE_SSL 'false')"
+    assert asked[:4] == [("httpfs",), ("httpfs",), secret, "ATTACH 's3://b/t' AS t (TYPE delta, READ_WRITE)"]
+
+
 def test_engines_are_found_by_name_or_said_to_be_unknown():
     assert engines.names()[: len(engines.OWN)] == list(engines.OWN)
     with pytest.raises(errors.InvalidArgumentError, match="engine 'refdelts' does not exist; did you mean 'refdelta'"):
         engines.find("refdelts")
+
+
+# --- an adapter of another package ---------------------------------------------------------------------------------
+
+ADAPTER = """
+import contextlib
+import sqlite3
+
+from refdelta.conformance.cases import Failure
+from refdelta.conformance.engines import NotSupportedError
+
+
+class Engine:
+    name, kinds = "sqlite", ("statements",)
+
+    def version(self):
+        return sqlite3.sqlite_version
+
+    def open(self, case, folder):
+        folder.mkdir()
+        return Session(case, folder / "t.db")
+
+    def close(self):
+        pass
+
+
+class Session:
+    def __init__(self, case, file):
+        self.case, self.file, self.begun = case, file, {}
+        with contextlib.closing(self.connect()) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE t (k, a)")
+            connection.executemany("INSERT INTO t VALUES (?, ?)", [row for rows in case.table["rows"] for row in rows])
+
+    def connect(self):
+        return sqlite3.connect(self.file, timeout=0, isolation_level=None)
+
+    def begin(self, name):
+        if any(one.verb in ("upsert", "overwrite", "optimize") for one in self.case.transactions[name].statements):
+            raise NotSupportedError("a statement that SQLite has not")
+        connection = self.begun[name] = self.connect()
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM t").fetchone()  # the transaction sees this version
+
+    def commit(self, name):
+        try:
+            for statement in self.case.transactions[name].statements:
+                self.begun[name].execute(statement.sql("t"))
+            self.begun[name].execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            self.begun[name].execute("ROLLBACK")
+            return Failure("Busy", str(error))
+
+    def left(self):
+        with contextlib.closing(self.connect()) as connection:
+            return connection.execute("SELECT k, a FROM t").fetchall()
+
+    def close(self):
+        for connection in self.begun.values():
+            connection.close()
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package that registers adapters, as pip installs it."""
+    (tmp_path / "other_package.py").write_text(ADAPTER)
+    installed = tmp_path / "other_package-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: other-package\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(
+        "[refdelta.conformance.engines]\nsqlite = other_package:Engine\nno-class = other_package:Motor\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("other_package", None)
+
+
+def test_an_adapter_of_another_package_is_found_and_judged(package, capsys):
+    assert engines.names() == [*engines.OWN, "no-class", "sqlite"]
+    found = run(engines.find("sqlite"), [CASES[f"{name}@Serializable"] for name in SOME])
+    assert {result.case.name: result.status for result in found} == {
+        "lost-update": SOUND,
+        "write-skew": SOUND,
+        "delete-over-a-matching-insert": SOUND,
+        "compaction-over-a-delete": REFUSED,
+        "insert-insert": NEEDLESS,
+        "copies-of-each-other": SOUND,
+        "transaction-of-two-statements": SOUND,
+        "delete-delete-of-other-partitions": NEEDLESS,
+    }
+    assert main(["conformance", "--engine", "sqlite", "--case", "lost-update"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("   sound  lost-update@") == 2
+    assert f"sqlite {sqlite3.sqlite_version}: 2 sound" in shown
+
+
+def test_a_package_without_its_engine_and_a_name_that_is_nearly_one(package):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="no-class = 'other_package:Motor' .* has no attribute 'Motor'"
+    ):
+        engines.find("no-class")
+    with pytest.raises(errors.InvalidArgumentError, match=r"'sqlight' does not exist; did you mean 'sqlite'"):
+        engines.find("sqlight")
+
+
+def test_adapters_are_short():
+    files = [file for file in Path(engines.__file__).parent.glob("*.py") if file.name != "__init__.py"]
+    assert len(files) == len({place.partition(":")[0] for place in engines.OWN.values()})
+    assert {file.name: lines for file in files if (lines := len(file.read_text().splitlines())) >= 200} == {}
 
 
 # --- random cases -----------------------------------------------------------------------------------------------------

@@ -200,6 +200,40 @@ def test_cases_are_chosen_and_the_address_follows(page, site):
     assert page.locator("#suite .play-handle").count() == 4
 
 
+def one_of_each_kind():
+    """A case of each kind: of statements and of actions, of two transactions and of more, with an order and without."""
+    found = {}
+    for case in cases():
+        order = Expectation(case).explain(case.commits).order
+        key = case.kind, len(case.transactions) > 2, None if order is None else bool(order)
+        found.setdefault(key, case)
+    assert len(found) >= 8
+    return [*found.values(), next(one for one in cases() if one.name == "delete-of-nulls-over-an-insert-of-one")]
+
+
+def test_a_case_of_each_kind_is_shown(page, site):
+    page.goto(f"file://{site}/docs/play/index.html")
+    page.wait_for_selector("#suite[aria-busy=false]")
+    for case in one_of_each_kind():
+        page.evaluate("id => { location.hash = `case=${id}`; }", case.id)
+        page.wait_for_function("id => refdeltaCase.id === id", arg=case.id)
+        count = {
+            place: page.locator(f"#suite {place}").count() for place in (".play-result", ".suite-step", "tbody tr")
+        }
+        steps, outcomes = len(case.steps), len(case.expected["outcomes"])
+        assert count == {".play-result": len(case.transactions), ".suite-step": steps, "tbody tr": outcomes}, case.id
+        order = Expectation(case).explain(case.commits).order
+        shown = page.locator("#suite [data-order]" if order is not None else "#suite [data-cycle]")
+        assert shown.count() == 1
+        assert order is None or shown.get_attribute("data-order") == " ".join(order)
+        text = page.locator("#suite").inner_text()
+        assert "undefined" not in text
+        for one in case.transactions.values():
+            assert all(words in text for words in (*one.does, *one.reads, *(each.sql("t") for each in one.statements)))
+    rows = page.locator("#suite .suite-files code").first.inner_text()
+    assert "null" in rows, "of the last case, whose table has them"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_cases_fit_a_phone(browser, site, scheme):
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)

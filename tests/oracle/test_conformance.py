@@ -46,6 +46,7 @@ def kernel(spark):
         ("delete-over-compaction-of-its-file@WriteSerializable", "needless", ("W",)),
         ("same-application-later-version@WriteSerializable", "refused", ("W",)),
         ("property-over-metadata-that-changes-nothing@WriteSerializable", "refused", ()),
+        ("restore-over-a-vacuum@WriteSerializable", "refused", ()),
     ],
 )
 def test_kernel_commits_actions(kernel, case, ended, committed):

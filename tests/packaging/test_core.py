@@ -19,9 +19,10 @@ import pytest
 from by_path import generator, loaded
 from refdelta.conformance.cases import Case, cases
 from refdelta.conformance.core_transactions import CoreTransaction
-from refdelta.conformance.replay import LogSession, core_session, play
+from refdelta.conformance.replay import core_session, local_session, play
 from refdelta.core.commit import effects
 from refdelta.errors import ConcurrentModificationError
+from refdelta_storage import LocalStore
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "refdelta" / "core"
@@ -147,8 +148,8 @@ class OnExample(CoreTransaction):
     """A scenario's transaction, with the example's predicates and over its log."""
 
     def __init__(self, module, case, path, transaction):
-        self.module = module
-        super().__init__(case, path, transaction)
+        self.module, self.path = module, path
+        super().__init__(case, LocalStore(path, fsync=False), transaction)
 
     def _parse(self, words):
         text = re.sub(r"<=>", "IS", re.sub(r"AS STRING", "AS TEXT", words))
@@ -193,8 +194,7 @@ def test_a_scenario_ends_alike_on_the_example(example, tmp_path, case: Case):
     def verdict(outcome):
         return {name: (failure.error, failure.rule) for name, failure in outcome.failures.items()}, outcome.files
 
+    at = tmp_path / "foreign"
     own = play(core_session(case, tmp_path / "own"))
-    foreign = play(
-        LogSession(case, tmp_path / "foreign", lambda at, transaction: OnExample(example, case, at, transaction))
-    )
+    foreign = play(local_session(case, at, lambda transaction: OnExample(example, case, at, transaction)))
     assert verdict(foreign) == verdict(own)

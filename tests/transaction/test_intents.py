@@ -184,11 +184,10 @@ def test_the_threads_of_a_group_may_put_intents_too(tmp_path):
     uri = table(tmp_path)
     with DeltaTable(uri).group_commit() as one, DeltaTable(uri).group_commit() as two:
         groups = [one, two] * 4
-        append = lambda group, number: (
-            lambda: group.append(  # noqa: E731
-                pa.table({"id": [number]}), commit_properties=ALWAYS
-            )
-        )
+
+        def append(group, number):
+            return lambda: group.append(pa.table({"id": [number]}), commit_properties=ALWAYS)
+
         assert all_at_once(*(append(group, 10 + number) for number, group in enumerate(groups))) == [None] * 8
         assert max(members(uri)) > 1
         assert max(one._group.snapshot.version, two._group.snapshot.version) == DeltaTable(uri).version()

@@ -35,6 +35,9 @@ OWN: Final[Mapping[str, str]] = {
 """The adapters of this package."""
 KINDS: Final = ("statements", "actions")
 """The kinds of cases."""
+WITHOUT_S3A: Final = "it reaches S3 by Hadoop's S3A, which is not among delta-spark's JARs (hadoop-aws)"
+"""Why an engine in Java has its tables on this machine."""
+
 
 Left = list[tuple[int | None, int | None]] | Mapping[str, frozenset[int]]
 """The rest of a table: of a case of statements its rows (k, a); of a case of actions the live files, each with the
@@ -73,6 +76,8 @@ class Engine(Protocol):
     Attributes:
         name: its name on the command line.
         kinds: the kinds of cases that it runs: ``statements``, ``actions``.
+
+    An engine that is no :class:`StoreEngine` may have one attribute more: ``why_local``, the reason in a few words.
     """
 
     name: str
@@ -164,6 +169,24 @@ def _loaded(point: EntryPoint) -> Engine:
     if not {*found.kinds} <= {*KINDS}:
         raise InvalidArgumentError(f"{where}: kinds={found.kinds!r} must be a tuple of {' and '.join(KINDS)}")
     return found
+
+
+def with_stores(engine: Engine) -> StoreEngine:
+    """An engine, as one whose tables may be in a store.
+
+    Raises:
+        NotSupportedError: its adapter has no such tables; the message says why.
+    """
+    if isinstance(engine, StoreEngine):
+        return engine
+    why = getattr(engine, "why_local", "its adapter does not make them")
+    raise NotSupportedError(f"{engine.name} has no tables in stores here: {why}")
+
+
+def only_s3(uri: str) -> None:
+    """Raise ``NotSupportedError`` for a table in another store than S3."""
+    if not uri.startswith(("s3://", "s3a://")):
+        raise NotSupportedError("of stores the adapter knows S3 only")
 
 
 def one_statement(case: Case, name: str) -> Statement:

@@ -16,8 +16,8 @@ from typing import Any
 
 from refdelta.conformance.cases import Action, Case, CaseTransaction, Failure
 from refdelta.conformance.core_transactions import short
-from refdelta.conformance.engines import EngineUnavailableError, NotSupportedError, Session
-from refdelta.conformance.replay import LogSession
+from refdelta.conformance.engines import WITHOUT_S3A, EngineUnavailableError, NotSupportedError, Session
+from refdelta.conformance.replay import local_session
 from refdelta.crosscheck import oracle
 
 _ENGINE_INFO = "conformance"
@@ -29,6 +29,7 @@ class DeltaKernel:
 
     name = "delta-kernel"
     kinds: tuple[str, ...] = ("actions",)
+    why_local = WITHOUT_S3A
 
     def version(self) -> str:
         """The version of Kernel."""
@@ -56,7 +57,7 @@ class DeltaKernel:
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
         winners: list[list[Action]] = []
-        return LogSession(case, folder, lambda path, one: _Transaction(self, case, path, one, winners))
+        return local_session(case, folder, lambda one: _Transaction(self, case, folder, one, winners))
 
     def rows(self, actions: list[Action]) -> Any:
         """Actions as rows of Kernel, which its own reader of JSON makes of them."""
@@ -91,6 +92,8 @@ class _Transaction:
     ) -> None:
         self.kernel, self.case, self.path, self.winners = kernel, case, path, winners
         self.reads, self.actions, self.begun = transaction.reads, case.actions(transaction.name), len(winners)
+        if "vacuum" in transaction.does:
+            raise NotSupportedError("a VACUUM: Kernel has none")
         if any("protocol" in action for action in self.actions) and not self.creates:
             raise NotSupportedError("a protocol: Kernel sets it by itself, as properties need it")
         if case.exists and case.metadata() in self.actions:

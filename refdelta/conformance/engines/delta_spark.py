@@ -14,7 +14,14 @@ from typing import Any
 
 from refdelta.conformance.cases import Case, Failure
 from refdelta.conformance.core_transactions import short
-from refdelta.conformance.engines import EngineUnavailableError, Left, NotSupportedError, Session, one_statement
+from refdelta.conformance.engines import (
+    WITHOUT_S3A,
+    EngineUnavailableError,
+    Left,
+    NotSupportedError,
+    Session,
+    one_statement,
+)
 from refdelta.conformance.engines.refdelta_engine import as_pairs
 from refdelta.conformance.judge import SERIALIZABLE, WRITE_SERIALIZABLE
 from refdelta.conformance.replay import spark_session
@@ -34,6 +41,7 @@ class DeltaSpark:
 
     name = "delta-spark"
     kinds: tuple[str, ...] = ("statements", "actions")
+    why_local = WITHOUT_S3A
 
     def __init__(self) -> None:
         self._spark: Any = None

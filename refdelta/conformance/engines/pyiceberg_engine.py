@@ -2,22 +2,40 @@
 
 A transaction begins when the table is loaded; the statement runs, and its commit asks the catalog for the table that it
 was loaded from, at ``commit``. Iceberg has no isolation level WriteSerializable: the default of its writers,
-``serializable``, is used in all cases.
+``serializable``, is used in all cases. Of a table in S3 the catalog is a file on this machine, too.
 """
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refdelta.conformance.cases import Case, Failure
-from refdelta.conformance.engines import EngineUnavailableError, Left, NotSupportedError, Session, one_statement
+from refdelta.conformance.engines import (
+    EngineUnavailableError,
+    Left,
+    NotSupportedError,
+    Session,
+    one_statement,
+    only_s3,
+)
 from refdelta.conformance.engines.refdelta_engine import SCHEMA, as_arrow, as_pairs
+from refdelta_storage.protocols import renamed_s3
 
 if TYPE_CHECKING:
     from refdelta.conformance.statements import Statement
 
 _NAME = "cases.t"
+_OPTIONS = {
+    "key": "s3.access-key-id",
+    "secret": "s3.secret-access-key",
+    "token": "s3.session-token",
+    "region_name": "s3.region",
+    "endpoint_url": "s3.endpoint",
+}
+"""The options of S3, in pyiceberg's names."""
 
 
 class PyIceberg:
@@ -25,6 +43,7 @@ class PyIceberg:
 
     name = "pyiceberg"
     kinds: tuple[str, ...] = ("statements",)
+    unknown: tuple[type[Exception], ...] = ()
 
     def version(self) -> str:
         """The version of the package."""
@@ -38,21 +57,37 @@ class PyIceberg:
 
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
-        return _Statements(case, folder)
+        return _Statements(case, f"file://{folder}", {})
+
+    def open_in_store(self, case: Case, uri: str, storage_options: Mapping[str, Any]) -> Session:
+        """Make the table in S3."""
+        only_s3(uri)
+        return _Statements(case, uri, iceberg_options(storage_options))
 
     def close(self) -> None:
         """Nothing is open."""
 
 
+def iceberg_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
+    """Storage options of S3, by the names of s3fs or of deltalake, in pyiceberg's; all others unchanged.
+
+    Args:
+        storage_options: the options.
+
+    Returns:
+        Properties of a catalog. Without a region, for which pyiceberg would ask Amazon, it is us-east-1.
+    """
+    return {"s3.region": "us-east-1", **renamed_s3(storage_options, _OPTIONS)}
+
+
 class _Statements:
-    def __init__(self, case: Case, folder: Path) -> None:
+    def __init__(self, case: Case, place: str, options: Mapping[str, str]) -> None:
         from pyiceberg.catalog.sql import SqlCatalog
 
         if case.table.get("properties") or case.partition_columns:
             raise NotSupportedError("a table with properties or partitions of Delta")
-        folder.mkdir(parents=True)
-        self.case = case
-        self.catalog = SqlCatalog("cases", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+        self.case, self.folder = case, tempfile.TemporaryDirectory(prefix="refdelta-catalog-")
+        self.catalog = SqlCatalog("cases", uri=f"sqlite:///{self.folder.name}/catalog.db", warehouse=place, **options)
         self.catalog.create_namespace("cases")
         table = self.catalog.create_table(_NAME, SCHEMA)
         for rows in case.table["rows"]:
@@ -79,6 +114,7 @@ class _Statements:
 
     def close(self) -> None:
         self.catalog.close()
+        self.folder.cleanup()
 
 
 def _run(table: Any, statement: Statement) -> None:

@@ -12,7 +12,7 @@ from refdelta import DeltaTable, __version__, write_deltalake
 from refdelta.api.transaction import WriteTransaction
 from refdelta.conformance.cases import Case, Failure
 from refdelta.conformance.core_transactions import short
-from refdelta.conformance.engines import Left, NotSupportedError, Session
+from refdelta.conformance.engines import Left, Session
 from refdelta.conformance.replay import core_session
 from refdelta.conformance.statements import COLUMNS, Statement, copied
 from refdelta.errors import CommitOutcomeUnknownError, ConcurrentModificationError
@@ -34,15 +34,16 @@ class Rows:
 
     def open(self, case: Case, folder: Path) -> Session:
         """Make the table."""
-        if case.kind == "actions":
-            return core_session(case, folder)
-        return _Statements(case, str(folder), None, vectors=self._vectors)
+        return self._session(case, str(folder), None)
 
     def open_in_store(self, case: Case, uri: str, storage_options: Mapping[str, Any]) -> Session:
-        """Make the table of a case of statements in a store."""
-        if case.kind != "statements":
-            raise NotSupportedError("in a store the adapter runs cases of statements only")
-        return _Statements(case, uri, storage_options, vectors=self._vectors)
+        """Make the table in a store."""
+        return self._session(case, uri, storage_options)
+
+    def _session(self, case: Case, place: str, options: Mapping[str, Any] | None) -> Session:
+        if case.kind == "actions":
+            return core_session(case, place, options)
+        return _Statements(case, place, options, vectors=self._vectors)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -11,22 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from refdelta.conformance.engines.pyiceberg_engine import iceberg_options
 from refdelta.racing.crew import RaceFailedError
 from refdelta.racing.engines.other_forms import name_of, own_database
 from refdelta.racing.engines.rivals import RivalEngine, RivalHands, is_tuned
 from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged
-
-_OPTIONS = {
-    "key": "s3.access-key-id",
-    "secret": "s3.secret-access-key",
-    "endpoint_url": "s3.endpoint",
-    "aws_access_key_id": "s3.access-key-id",
-    "aws_secret_access_key": "s3.secret-access-key",
-    "aws_endpoint_url": "s3.endpoint",
-    "aws_region": "s3.region",
-}
-"""The names of s3fs and of deltalake, in pyiceberg's."""
 
 TUNED = {
     "commit.retry.num-retries": "100",
@@ -124,8 +114,8 @@ class PyIcebergEngine(RivalEngine):
     def _catalog(self, folder: str, storage_options: Mapping[str, str]) -> Any:
         from pyiceberg.catalog.sql import SqlCatalog
 
-        names = {_OPTIONS.get(name.lower(), name): value for name, value in storage_options.items()}
-        return SqlCatalog("bench", uri=self._database, warehouse=_uri(folder), **names)
+        options = iceberg_options(storage_options) if storage_options else {}
+        return SqlCatalog("bench", uri=self._database, warehouse=_uri(folder), **options)
 
 
 def _uri(folder: str) -> str:
