@@ -18,7 +18,7 @@ import pytest
 from starlette.requests import Request
 
 from catalog.serving import TOKEN, Proxy, serving
-from refdelta import CommitProperties, DeltaTable, verify, write_deltalake
+from refdelta import CommitProperties, DeltaTable, observe_commits, verify, write_deltalake
 from refdelta.catalog import SqlCatalog, UnityCatalog, delta_api, server, unity
 from refdelta.catalog.service import ApiError, DeltaService, open_served
 from refdelta.catalog.unity_http import RequestError
@@ -219,6 +219,22 @@ def test_a_conflict_that_rows_refute_goes_alone(running, table, near):
     assert late.commit().version == 3
     assert near.replies[-1].outcome == "alone"
     assert ids(again(running, table)) == [10, 12, 18]
+
+
+def test_each_transaction_has_one_event(running, table):
+    """Also one that the server sends back, and its client commits alone."""
+    append(table, 10, 20)
+    seen = []
+    late = again(running, table).begin(commit_properties=SHARED, isolation="Serializable")
+    late.delete("id = 15 or id = 20")
+    with observe_commits(seen.append):
+        result = append(again(running, table), 12, 18)  # by its statistics it may have the row
+        assert late.commit().version == result.version + 1
+    first, second = seen
+    for event, version in ((first, result.version), (second, result.version + 1)):
+        assert (event.outcome, event.version, event.attempts > 0) == ("committed", version, True)
+    assert first.effects == {}  # its requests are the server's
+    assert second.effects["TryCommit"].count >= 1
 
 
 def test_changes_of_the_table_go_alone(running, table, near):
