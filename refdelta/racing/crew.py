@@ -109,6 +109,10 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """End all members. Again, it does nothing."""
         with self._taken.get_lock():
             self._taken.value = 2**62  # running threads find no more tasks
         for line in self._lines:
@@ -158,12 +162,16 @@ class Crew:
         """The next message of each working member."""
         lines = self._at_work
         told: dict[int, Any] = {}
-        while len(told) < len(lines):
-            ready = connection.wait([line for n, line in enumerate(lines) if n not in told], _LOOK_SECONDS)
-            watch(self._taken.value)
-            for number, line in enumerate(lines):
-                if line in ready:
-                    told[number] = self._hear(number, line)
+        try:
+            while len(told) < len(lines):
+                ready = connection.wait([line for n, line in enumerate(lines) if n not in told], _LOOK_SECONDS)
+                watch(self._taken.value)
+                for number, line in enumerate(lines):
+                    if line in ready:
+                        told[number] = self._hear(number, line)
+        except BaseException:
+            self._end()  # before the folder of the race is removed, into which they would go on to write
+            raise
         return [told[number] for number in range(len(lines))]
 
     def _hear(self, number: int, line: Any) -> Any:
