@@ -1,16 +1,19 @@
-"""delta-spark reads versions in which several transactions of this engine are members."""
+"""delta-spark, Delta Kernel and deltalake read versions in which several transactions of this engine are members."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 
 from comparison import assert_same_table
 from grouped import append, delete, grown, rows, together, update
 from refdelta import DeltaTable, verify, write_deltalake
+from refdelta.conformance.engines.delta_kernel import DeltaKernel
 from refdelta.crosscheck import oracle
+from refdelta.engine.log.state import to_adds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +39,48 @@ def streamed(spark: Any, path: Path, checkpoint: Path, **options: str) -> list[t
     writer = frame.select(*kept).writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     writer.foreachBatch(lambda batch, _: found.extend(map(tuple, batch.collect()))).start().awaitTermination()
     return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def kernel(spark):
+    # The session has fetched the JARs, or was skipped.
+    engine = DeltaKernel()
+    yield engine
+    engine.close()
+
+
+def files_by_kernel(kernel: DeltaKernel, path: Path, version: int) -> set[tuple[str, int]]:
+    """The live files of a version, each with the number of its deleted rows."""
+    table = kernel.kernel.Table.forPath(kernel.engine, str(path))
+    batches = table.getSnapshotAsOfVersion(kernel.engine, version).getScanBuilder().build().getScanFiles(kernel.engine)
+    utils = kernel.kernel.internal.InternalScanFileUtils
+    found = set()
+    while batches.hasNext():
+        files = batches.next().getRows()
+        while files.hasNext():
+            file = files.next()
+            vector = utils.getDeletionVectorDescriptorFromRow(file)
+            name = utils.getAddFileStatus(file).getPath().rsplit("/", 1)[-1]
+            found.add((name, 0 if vector is None else vector.getCardinality()))
+    return found
+
+
+@pytest.mark.tier("all")
+@pytest.mark.whole
+def test_kernel_and_deltalake_read_each_version(kernel, tmp_path):
+    path = tmp_path / "t"
+    table = grown(path, VECTORS)
+    assert any(one.get("members") for one in table.history())
+    for version in range(table.version() + 1):
+        wanted = DeltaTable(path, version=version)
+        adds = to_adds(wanted._handle.snapshot.files)
+        ours = {(one.path, one.deletion_vector.cardinality if one.deletion_vector else 0) for one in adds}
+        assert files_by_kernel(kernel, path, version) == ours
+        assert len(ours) == len(adds)
+        # Its reader for pyarrow knows no deletion vectors; that of its SQL does.
+        query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path, version=version))
+        theirs = pa.table(query.execute("SELECT id, v FROM t").read_all())
+        assert_same_table(wanted.to_pyarrow_table(), theirs)
 
 
 @pytest.mark.tier("all")
