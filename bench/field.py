@@ -30,6 +30,7 @@ from typing import Any
 
 from charts import LOOKS, OTHERS, Look, svg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 ROOT = Path(__file__).parents[1]
 ENGINES = (
@@ -113,9 +114,10 @@ def run(
 # --- the page --------------------------------------------------------------------------------------------------------
 
 BOUNDS = {
-    "refdelta": "one conditional put a version: at most 1/P commits a second, P the time of a put",
+    "refdelta": "one conditional put a version: at most 1/P commits a second, P the time of a put. A change of rows "
+    "hides them by a deletion vector and adds a small file, which later changes read, too, until OPTIMIZE",
     "refdelta-files": "the same, and a change of a row writes its file anew",
-    "refdelta-catalog": "one transaction of the database a version; the log is written behind it",
+    "refdelta-catalog": "one transaction of the database a version; the log is written after it",
     "refdelta-intents": "one conditional put a version, which carries the transactions of several processes",
     "refdelta-group": "one conditional put a version, which carries the transactions of the threads of a process",
     "deltalake": "one conditional put a version; a change of a row writes its file anew",
@@ -253,9 +255,12 @@ def plot(lines: Sequence[Line], mix: str) -> Figure:
         points = sorted(
             (count, _middle(found, "commits_per_second")) for (one, _, count), found in by.items() if one == engine
         )
-        axes.plot(*zip(*points, strict=True), marker=look.marker, color=look.light, label=engine)
+        line = "--" if ":" in engine else "-"
+        axes.plot(*zip(*points, strict=True), marker=look.marker, color=look.light, linestyle=line, label=engine)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        ticks(FuncFormatter(lambda value, _: f"{value:,.3g}" if f"{value:e}"[0] in "125" else ""))
     counts = sorted({count for _, _, count in by})
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.set_xlabel("writers")
@@ -265,9 +270,13 @@ def plot(lines: Sequence[Line], mix: str) -> Figure:
 
 
 def _looks(engines: Sequence[str]) -> dict[str, Look]:
-    free = iter([*OTHERS, *LOOKS.values()])
-    named = {"refdelta-files": LOOKS["refdelta, by files"]}
-    return {name: named.get(name) or LOOKS.get(name) or next(free) for name in engines}
+    """A look for each engine, no two equal; with other settings it has the same one."""
+    plain = list(dict.fromkeys(name.partition(":")[0] for name in engines))
+    named = {"refdelta-files": LOOKS["refdelta, by files"], **LOOKS}
+    own = {name: named[name] for name in plain if name in named}
+    free = iter([look for look in (*OTHERS, *LOOKS.values()) if look not in own.values()])
+    found = {name: own.get(name) or next(free) for name in plain}
+    return {name: found[name.partition(":")[0]] for name in engines}
 
 
 def main(given: Sequence[str] | None = None) -> int:
