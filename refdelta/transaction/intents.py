@@ -276,7 +276,7 @@ class _Writer:
                 self.store.put_if_absent(self.key, body)
         except StorageError:
             return None  # nothing was created
-        self.put_seconds = max(0.002, self.clock() - began)
+        self.put_seconds = max(0.008, self.clock() - began)
         try:
             return self._wait()
         except _Passed:
