@@ -39,13 +39,12 @@ ROOT = DOCS.parent
 PAGES = ("*.md", "docs/**/*.md", "refdelta/core/README.md", "bench/*.md", "tests/README.md", "spec_notes/**/*.md")
 ASSETS = ("LICENSE", "bench/**/*.svg", *(f"docs/**/*.{ending}" for ending in ("svg", "png", "js", "css")))
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(\)|$)", re.MULTILINE)
-BOOSTS = {
-    "docs/guide/*": 3,
-    "docs/*.md": 2,
-    "docs/reference/*": 2,
-    **dict.fromkeys(("spec_notes/*", "docs/decisions/*", "bench/*", "tests/*", "CHANGELOG.md", "SECURITY.md"), 0.2),
-}
-"""How much more a page counts in the search than others: the guide before the evidence."""
+EVIDENCE = (
+    *("docs/engines.md", "docs/field.md", "docs/findings/*", "docs/decisions/*", "spec_notes/*", "bench/*", "tests/*"),
+    *("CHANGELOG.md", "SECURITY.md"),
+)
+BOOSTS = {**dict.fromkeys(EVIDENCE, 0.2), "docs/guide/*": 3, "docs/*.md": 2, "docs/reference/*": 2}
+"""How much more a page counts in the search than others, by the first pattern: the guide before the evidence."""
 FENCE = re.compile(r"^ *(```|~~~)")
 reference = generator("reference")
 ITEM = re.compile(r"^ {0,3}([-*+]|\d+\.) ")
