@@ -10,6 +10,16 @@ import deltalake
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+
+def overwritten(table: DeltaTable, k: int) -> str:
+    """How an overwrite by one row ends."""
+    try:
+        write_deltalake(table, pa.table({"k": [k]}), mode="overwrite")
+    except deltalake.exceptions.CommitFailedError as error:
+        return f"refused: {error}"
+    return "committed"
+
+
 print("deltalake", deltalake.__version__)
 
 path = tempfile.mkdtemp()
@@ -17,11 +27,7 @@ write_deltalake(path, pa.table({"k": [0, 1]}), configuration={"delta.isolationLe
 
 first, second = DeltaTable(path), DeltaTable(path)
 write_deltalake(first, pa.table({"k": [10]}), mode="append")
-try:
-    write_deltalake(second, pa.table({"k": [13]}), mode="overwrite")
-    ended = "committed"
-except deltalake.exceptions.CommitFailedError as error:
-    ended = f"refused: {error}"
+ended = overwritten(second, 13)
 
 print("the log:", [f"{one['version']} {one['operationParameters'].get('mode')}" for one in DeltaTable(path).history()])
 print("the overwrite:", ended)
@@ -34,11 +40,7 @@ path = tempfile.mkdtemp()
 DeltaTable.create(path, pa.schema([("k", pa.int64())]))
 first, second = DeltaTable(path), DeltaTable(path)
 write_deltalake(first, pa.table({"k": [3]}), mode="overwrite")
-try:
-    write_deltalake(second, pa.table({"k": [4]}), mode="overwrite")
-    ended = "committed"
-except deltalake.exceptions.CommitFailedError as error:
-    ended = f"refused: {error}"
+ended = overwritten(second, 4)
 
 print("the second overwrite of an empty table:", ended)
 print("rows: expected [4], or a refusal and [3]; found", sorted(DeltaTable(path).to_pyarrow_table()["k"].to_pylist()))

@@ -43,8 +43,7 @@ class _GroupHandle(Handle):
 
     def adopt(self, snapshot: Snapshot, *, alone: bool = False) -> None:  # noqa: ARG002 - of Handle
         """Let the group move to the version of a transaction that it did not commit."""
-        if snapshot.version > self.group.snapshot.version:
-            self.group.adopt(snapshot)
+        self.group.adopt(snapshot)
 
     def recent(self) -> tuple[Snapshot, float] | None:
         """The newest version that the group knows: if there is a newer one, the commit finds out."""

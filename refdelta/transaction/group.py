@@ -185,7 +185,8 @@ class CommitGroup:
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Move to the version of a transaction that was committed by itself, if it is a newer one."""
-        self._move_to(snapshot, time.monotonic())
+        if snapshot.version > self._snapshot.version:
+            self._move_to(snapshot, time.monotonic())
 
     def held(self, first: int, last: int) -> tuple[bytes, ...] | None:
         """The commits of these versions, if the group has read or written all of them lately."""
@@ -392,8 +393,8 @@ class _GroupShell(Shell):
         return reply
 
     def _read_vectors(self, wanted: tuple[DeletionVectorDescriptor, ...]) -> effects.Reply:
-        missing = tuple(one for one in wanted if self.read.get(one) is None)
-        found = {one.unique_id: rows for one in wanted if (rows := self.read.get(one)) is not None}
+        found = {one.unique_id: self.read.get(one) for one in wanted}
+        missing = tuple(one for one in wanted if found[one.unique_id] is None)
         if missing:
             reply = super().perform(effects.ReadVectors(missing))
             if not isinstance(reply, effects.Vectors):
@@ -401,4 +402,4 @@ class _GroupShell(Shell):
             for one, rows in zip(missing, reply.bitmaps, strict=True):
                 self.read.keep(one, rows)
                 found[one.unique_id] = rows
-        return effects.Vectors(tuple(found[one.unique_id].copy() for one in wanted))
+        return effects.Vectors(tuple(rows.copy() for one in wanted if (rows := found[one.unique_id]) is not None))

@@ -240,7 +240,6 @@ class _Writer:
         self.shells: list[LeaderShell] = []
         self.in_doubt = self.passed = False
         self.put_seconds = 0.0
-        self.rebased: tuple[int, ...] = ()
 
     # --- the writer ---
 

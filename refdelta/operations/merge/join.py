@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -94,10 +94,20 @@ class JoinCondition:
 
     @property
     def joins(self) -> tuple[JoinCondition, ...]:
-        """The conditions by whose keys rows are joined: the pairs that match are among those of one of them. Empty if
-        every row has to be paired with every other.
+        """The conditions by whose keys rows are joined: the pairs that match are among those of one of them, each with
+        the conditions on one side that hold for all. Empty if every row has to be paired with every other.
         """
-        return (self,) if self.keys else tuple(way for one in self.alternatives for way in one.joins)
+        if self.keys:
+            return (self,)
+        return tuple(
+            replace(
+                way,
+                target_only=(*self.target_only, *way.target_only),
+                source_only=(*self.source_only, *way.source_only),
+            )
+            for one in self.alternatives
+            for way in one.joins
+        )
 
     @property
     def columns(self) -> frozenset[tuple[str, ...]]:

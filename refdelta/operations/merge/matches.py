@@ -194,7 +194,7 @@ class Matcher:
         """
         numbers = pa.arange(0, rows.num_rows)
         blocks: Iterable[pa.Table]
-        if self.plan.on.joins:
+        if self._ways[0][0].keys:
             found = pa.concat_tables(self._joined(way, keys, rows, numbers) for way, keys in self._ways)
             if len(self._ways) > 1:
                 found = found.group_by(found.column_names).aggregate([])
@@ -290,11 +290,10 @@ class Matcher:
         true.
         """
         batch = side(alias, rows)
-        for on in {id(one): one for one in (self.plan.on, way)}.values():
-            own = on.target_only if name == "target" else on.source_only
-            if own:
-                mask = row_mask(conjunction(own), batch)
-                batch, numbers = batch.filter(mask), numbers.filter(mask)
+        own = way.target_only if name == "target" else way.source_only
+        if own:
+            mask = row_mask(conjunction(own), batch)
+            batch, numbers = batch.filter(mask), numbers.filter(mask)
         return pa.table({**joinable(way, batch, target=name == "target"), name: numbers})
 
     def _holding(self, block: pa.Table, rows: pa.Table) -> pa.Table:
