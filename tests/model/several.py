@@ -169,7 +169,7 @@ class Several:
                 return {tables[n]: data for n, data in found.items()}
             if not isinstance(ask, TryTogether):
                 table = tables[ask.table]
-                reply = self.cores[table]._reply(world.tables[table], taking[table], ask.effect)
+                reply = self.cores[table]._reply(world.tables[table].log, [taking[table]], ask.effect)
                 continue
             lost = {n for n, one in ask.tries.items() if one.version <= world.tables[tables[n]].in_log}
             if lost:
