@@ -228,7 +228,7 @@ class _Sort:
                 break
         else:
             if held:
-                yield from self._in_memory(joined(held), curve)
+                yield from self._in_memory(held, curve)
             return
         width = size / sum(batch.num_rows for batch in held)
         sample, total = self._sample(read)
@@ -243,7 +243,9 @@ class _Sort:
                 piece.path.unlink()
                 self.disk.used -= piece.size
 
-    def _in_memory(self, rows: pa.Table, curve: Curve | None) -> Iterator[pa.RecordBatch]:
+    def _in_memory(self, held: list[pa.RecordBatch], curve: Curve | None) -> Iterator[pa.RecordBatch]:
+        rows = joined(held)
+        held.clear()  # so that they are gone once they are copied
         if curve is None:
             sampler = _Sampler()
             sampler.add(rows.select(self._names))
