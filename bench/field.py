@@ -6,10 +6,10 @@
 
 Each combination is a process of ``refdelta bench --json``, and the engines take turns: what slows the machine down
 slows all of them. A result is a line in ``--to``, which later runs add to; ``--page`` writes the page and its plots of
-all lines. An engine whose package is not in this environment has a Python of its own by ``--python``. Engines of one
-process have threads, as their users have to. Storage options go to all engines: those of S3 by deltalake's names, which
-all of them know. With a latency the requests of a commit are counted, too. An engine has its defaults, and with
-``:tuned`` what its own documentation offers to many writers.
+all lines, with the command of each. An engine whose package is not in this environment has a Python of its own by
+``--python``. Engines of one process have threads, as their users have to. Storage options go to all engines: those of
+S3 by deltalake's names, which all of them know. With a latency the requests of a commit are counted, too. An engine has
+its defaults, and with ``:tuned`` what its own documentation offers to many writers.
 
 A failed run is told, and is no figure: an engine that cannot do a mix, and one whose rows are wrong afterwards.
 """
@@ -142,9 +142,10 @@ def _middle(lines: Sequence[Line], name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def page(lines: Sequence[Line], command: str) -> str:
+def page(lines: Sequence[Line]) -> str:
     """The page: for each place and mix a table of the engines, at each number of writers."""
-    parts = [_HEAD.format(command=command, when=_when(lines), machine=_machine(lines)), _bounds(groups(lines))]
+    asked = " and ".join(f"`{one}`" for one in dict.fromkeys(line.get("asked") for line in lines) if one)
+    parts = [_HEAD.format(asked=asked, when=_when(lines), machine=_machine(lines)), _bounds(groups(lines))]
     for place, here in by_place(lines).items():
         parts.append(f"## {place}\n")
         for mix in dict.fromkeys(line["mix"] for line in here):
@@ -187,7 +188,7 @@ commits over that of the first; where a proxy stood before a store, its requests
 of a thousand commits in US dollars at S3's list prices. An aborted try is repeated. After each run the
 rows are compared with what was acknowledged; "wrong" has the reason. Medians of the rounds.
 
-By `{command}`, {when}; {machine}. [How to run it](guide/command-line.md#measure-a-store).
+By `python bench/field.py` with {asked}, {when}; {machine}. [How to run it](guide/command-line.md#measure-a-store).
 """
 
 
@@ -287,7 +288,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--writers", default="1,8")
     parser.add_argument("--commits", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=300, help="after which a run is no figure")
+    parser.add_argument("--seconds", type=int, default=300, help="after which a run is no figure")
     parser.add_argument("--uri", default="/var/tmp")
     parser.add_argument("--storage-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--latency", metavar="put=MS,get=MS,...", help="as of refdelta bench")
@@ -300,6 +301,8 @@ def main(given: Sequence[str] | None = None) -> int:
     writers = [int(text) for text in arguments.writers.split(",")]
     more = [word for option in arguments.storage_option for word in ("--storage-option", option)]
     more += [] if arguments.latency is None else ["--latency", arguments.latency]
+    names = ("mixes", "writers", "commits", "rounds", "seconds", "latency")
+    asked = " ".join(f"--{name} {value}" for name in names if (value := getattr(arguments, name)) is not None)
     arguments.to.parent.mkdir(parents=True, exist_ok=True)
     for number, work in enumerate(works(engines, mixes, writers, arguments.rounds) if engines else ()):
         told = run(work, arguments.uri, arguments.commits, arguments.seconds, pythons, number, more)
@@ -308,11 +311,10 @@ def main(given: Sequence[str] | None = None) -> int:
             f"{work.mix} x {work.writers}, {work.engine}: {told.get('failed') or f'{rate:,.1f} a second'}", flush=True
         )
         with arguments.to.open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps({**told, "asked": asked}) + "\n")
     if arguments.page is not None:
         lines = [json.loads(line) for line in arguments.to.read_text().splitlines()]
-        shown = sys.argv[1:] if given is None else given
-        arguments.page.write_text(page(lines, f"python bench/field.py {' '.join(shown)}".strip()))
+        arguments.page.write_text(page(lines))
         folder = arguments.page.parent / "pictures"
         folder.mkdir(exist_ok=True)
         for place, here in by_place(lines).items():

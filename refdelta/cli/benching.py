@@ -10,7 +10,7 @@ import platform
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +134,9 @@ def bench(
     seed = secrets.randbelow(2**31) if seed is None else seed
     named = [name for given in mixes for name in _ALL.get(given, (given,))]
     chosen = [mix_of(name, seed) for name in dict.fromkeys(named)]
-    own = engine_name == "refdelta"
-    if own and engine_options:
-        raise click.UsageError("--engine-option is of another --engine")
-    engine = OwnEngine(row_level) if own else find_engine(engine_name, **engine_options)
+    engine = find_engine(engine_name, **engine_options)
+    if isinstance(engine, OwnEngine) and row_level is not None:
+        engine = replace(engine, row_level=row_level)
     races: list[Race] = []
     failure: DeltaError | None = None
     with StatusLine() as line:

@@ -36,7 +36,7 @@ from refdelta.proxy.endpoint import Endpoint
 from refdelta.proxy.latency import Latency, RateLimit
 from refdelta.racing.costs import Costs
 from refdelta.racing.crew import Crew, Job, RaceFailedError, Shift
-from refdelta.racing.engines import ENGINES
+from refdelta.racing.engines import ENGINES, is_tuned
 from refdelta.racing.mixes import APPENDS, MIXES, SCHEMA, Mix, Statement, check_rows, first_pieces, statement
 from refdelta.transaction import background
 from refdelta.transaction.options import CommitProperties
@@ -325,9 +325,18 @@ def _checked(mix: Mix | str, writers: int, commits: int | None, seconds: float |
     return chosen
 
 
-def prepare(folder: str, mix: Mix, storage_options: Mapping[str, str] | None = None, *, vectors: bool = True) -> None:
-    """Make the table of a race, with deletion vectors unless said."""
+def prepare(
+    folder: str,
+    mix: Mix,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    vectors: bool = True,
+    compacts: bool = False,
+) -> None:
+    """Make the table of a race, with deletion vectors unless said, and without auto compaction."""
     configuration = {"delta.enableDeletionVectors": str(vectors).lower()}
+    if compacts:
+        configuration["delta.autoOptimize.autoCompact"] = "true"
     fill(DeltaTable.create(folder, SCHEMA, configuration=configuration, storage_options=storage_options), mix)
 
 
@@ -416,10 +425,15 @@ class OwnEngine:
 
     Args:
         row_level: as for :func:`race`.
+        settings: ``defaults``, or ``tuned``: the table compacts its small files by itself.
     """
 
     row_level: bool | None = None
     name: str = "refdelta"
+    settings: str = "defaults"
+
+    def __post_init__(self) -> None:
+        is_tuned(self.settings)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -428,7 +442,7 @@ class OwnEngine:
 
     def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
         """See :meth:`BenchEngine.prepare`."""
-        prepare(folder, mix, storage_options)
+        prepare(folder, mix, storage_options, compacts=is_tuned(self.settings))
 
     def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> Hands:
         """See :meth:`BenchEngine.open`."""

@@ -42,6 +42,7 @@ def test_runs_become_lines_and_the_page_is_made_of_all_lines(tmp_path, capsys):
     text = page.read_text()
     assert "| pyiceberg | no figure: pyiceberg compacts no files" in text
     assert "deltalake 1." in text
+    assert "with `--mixes upserts --writers 1 --commits 4 --rounds 1 --seconds 300`," in " ".join(text.split())
     svg = (page.parent / "pictures" / "field-local-disk-upserts.svg").read_text()
     assert ">deltalake<" in svg
     assert ">pyiceberg<" not in svg
@@ -54,7 +55,7 @@ def test_figures_are_medians_and_who_is_wrong_has_none():
         _line("b", failed="the log or the rows differ: appends: other rows than the commits explain: 9, and not 10")
     ]
     lines += [_line("c", failed="not done after 300 s"), _line("a", failed="not done after 300 s")]
-    text = field.page(lines, "python bench/field.py")
+    text = field.page(lines)
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert text.index("### Local disk: appends") < text.index("| a | 2.0")
     assert "| a | 2.0 | 5 | 9 | 0.00 | 3.00 |  |  |  |" in rows
@@ -68,12 +69,12 @@ def test_figures_are_medians_and_who_is_wrong_has_none():
 def test_requests_and_their_price_are_medians_of_the_runs_that_counted_them():
     costs = [{"requests": {"PUT": 2.0, "GET": count}, "dollars": dollars} for count, dollars in ((1, 0.3), (3, 0.1))]
     lines = [_line("a", rate=1.0), *({**_line("a", rate=1.0), "costs": one} for one in costs)]
-    assert "| a | 1.0 | 5 | 9 | 0.00 | 3.00 |  | 4.0 | 0.2000 |" in field.page(lines, "").splitlines()
+    assert "| a | 1.0 | 5 | 9 | 0.00 | 3.00 |  | 4.0 | 0.2000 |" in field.page(lines).splitlines()
 
 
 def test_each_place_has_tables_and_pictures_of_its_own():
     far = {"uri": "s3://b/t", "distance": "put=60,get=25"}
-    text = field.page([_line("a", rate=5.0), _line("a", rate=9.0, **far), _line("a:tuned", rate=8.0, **far)], "")
+    text = field.page([_line("a", rate=5.0), _line("a", rate=9.0, **far), _line("a:tuned", rate=8.0, **far)])
     near, away = text.partition("## S3, put 60, get 25 ms\n")[::2]
     assert "| a | 5.0 |" in near
     assert "(pictures/field-local-disk-appends.svg)" in near
@@ -83,7 +84,7 @@ def test_each_place_has_tables_and_pictures_of_its_own():
 
 
 @pytest.mark.tier("test")
-@pytest.mark.parametrize("engine", ["deltalake", "pyiceberg"])
+@pytest.mark.parametrize("engine", ["refdelta", "deltalake", "pyiceberg"])
 def test_tuned_settings_change_no_rows(tmp_path, engine):
     told = field.run(field.Work(f"{engine}:tuned", "rows", 2), str(tmp_path), 6, 100, {}, 0)
     assert (told["commits"], told["problems"]) == (6, [])

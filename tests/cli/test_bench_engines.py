@@ -89,10 +89,23 @@ def test_a_database_of_ones_own(cli, tmp_path, engine):
     assert (tmp_path / "own.db").stat().st_size > 0
 
 
+def test_tuned_tables_compact_by_themselves(tmp_path):
+    mix = mix_of("appends")
+    for settings in ("defaults", "tuned"):
+        engine = find_engine("refdelta", settings=settings)
+        engine.prepare(str(tmp_path / settings), mix, {})
+        hands = engine.open(str(tmp_path / settings), mix, {})
+        for task in range(60):
+            hands.commit(task)
+    files = [len(DeltaTable(tmp_path / settings).files()) for settings in ("defaults", "tuned")]
+    assert files[0] == 60 > files[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--engine", "refdelta", "--engine-option", "a=b"), "--engine-option is of another --engine"),
+        (("--engine", "refdelta", "--engine-option", "a=b"), "unexpected keyword argument 'a'"),
+        (("--engine-option", "settings=tunde"), "settings are 'defaults' or 'tuned', not 'tunde'"),
         (("--engine", "pyiceberg", "--engine-option", "database"), "say NAME=VALUE"),
         (("--engine", "pyiceberg", "--engine-option", "databse=x"), "unexpected keyword argument 'databse'"),
         (("--engine", "icberg"), "did you mean 'pyiceberg'"),

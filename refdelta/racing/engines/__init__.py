@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from refdelta.errors import InvalidArgumentError
+
 ENGINES: Mapping[str, str] = {
     "refdelta": "refdelta.racing.throughput:OwnEngine",
     "refdelta-files": "refdelta.racing.engines.other_forms:FilesEngine",
@@ -21,3 +23,14 @@ ENGINES: Mapping[str, str] = {
     "ducklake": "refdelta.racing.engines.of_ducklake:DuckLakeEngine",
 }
 """By name, the class, as ``module:object``."""
+
+
+def is_tuned(settings: str) -> bool:
+    """Whether an engine is to have what its own documentation offers to many writers.
+
+    Raises:
+        InvalidArgumentError: the word is another one.
+    """
+    if settings not in ("defaults", "tuned"):
+        raise InvalidArgumentError(f"settings are 'defaults' or 'tuned', not {settings!r:.60}")
+    return settings == "tuned"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from refdelta.racing.engines.rivals import RivalEngine, RivalHands, is_tuned
+from refdelta.racing.engines import is_tuned
+from refdelta.racing.engines.rivals import RivalEngine, RivalHands
 from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged, do_merge
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from refdelta.conformance.engines.pyiceberg_engine import iceberg_options
 from refdelta.racing.crew import RaceFailedError
+from refdelta.racing.engines import is_tuned
 from refdelta.racing.engines.other_forms import name_of, own_database
-from refdelta.racing.engines.rivals import RivalEngine, RivalHands, is_tuned
+from refdelta.racing.engines.rivals import RivalEngine, RivalHands
 from refdelta.racing.mixes import SCHEMA, Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged
 

@@ -14,17 +14,6 @@ from refdelta.racing.mixes import Mix, Statement, check_rows, statement
 from refdelta.racing.throughput import Acknowledged, Tally
 
 
-def is_tuned(settings: str) -> bool:
-    """Whether an engine is to have what its own documentation offers to many writers.
-
-    Raises:
-        InvalidArgumentError: the word is another one.
-    """
-    if settings not in ("defaults", "tuned"):
-        raise InvalidArgumentError(f"settings are 'defaults' or 'tuned', not {settings!r:.60}")
-    return settings == "tuned"
-
-
 class RivalHands(abc.ABC):
     """A handle of another library. Its methods do a statement and commit it, once; they raise one of ``aborts``."""
 
