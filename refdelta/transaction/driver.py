@@ -17,7 +17,7 @@ from refdelta.core.commit.transaction import CommitOutcome, CommitTally, Prepare
 from refdelta.engine.log.file_committer import FileCommitter
 from refdelta.engine.log.managed_committer import ManagedCommitter
 from refdelta.engine.log.managed_log import managed_by
-from refdelta.engine.parquet.dv import load_deletion_vectors, remove_vectors, write_vectors
+from refdelta.engine.parquet.dv import KeptVectors, load_deletion_vectors, remove_vectors, write_vectors
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
@@ -257,6 +257,7 @@ class Shell:
         clock: monotonic seconds.
         sleep: waits for some seconds.
         uniform: a random number between two.
+        known: the deletion vectors that are kept from one commit to the next; None for none.
 
     Attributes:
         put_seconds: the duration of the last put.
@@ -273,8 +274,9 @@ class Shell:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
+        known: KeptVectors | None = None,
     ) -> None:
-        self.store, self.committer, self.policy = store, committer, policy
+        self.store, self.committer, self.policy, self.known = store, committer, policy, known
         self.clock, self.sleep, self.uniform, self.started = clock, sleep, uniform, clock()
         self.checks, self.inline_vectors = checks, inline_vectors
         self.put_seconds = 0.0
@@ -337,10 +339,14 @@ class Shell:
     def _of_rows(self, effect: effects.Effect) -> effects.Reply:
         match effect:
             case effects.ReadVectors(descriptors):
-                return effects.Vectors(tuple(load_deletion_vectors(self.store, descriptors)))
+                load = load_deletion_vectors if self.known is None else self.known.load
+                return effects.Vectors(tuple(load(self.store, descriptors)))
             case effects.WriteVectors(bitmaps):
                 written = write_vectors(self.store, bitmaps, inline=self.inline_vectors)
                 self.vectors += written
+                if self.known is not None:
+                    for descriptor, rows in zip(written, bitmaps, strict=True):
+                        self.known.keep(descriptor, rows)
                 return effects.Descriptors(tuple(written))
             case effects.MatchRows(rows, name):
                 started, match = self.clock(), self.checks[name].match

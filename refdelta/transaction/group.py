@@ -21,7 +21,7 @@ from refdelta.core.commit.member import Member
 from refdelta.core.commit.transaction import CommitOutcome
 from refdelta.engine.log.identity import CommitIdentity
 from refdelta.engine.log.snapshot import follow
-from refdelta.engine.parquet.dv import remove_vectors
+from refdelta.engine.parquet.dv import KeptVectors, remove_vectors
 from refdelta.errors import CommitOutcomeUnknownError, InvalidArgumentError
 from refdelta.transaction.driver import RetryPolicy, RowChecks, Shell, committer_of, run_loop
 from refdelta.transaction.events import watching
@@ -30,18 +30,14 @@ from refdelta.transaction.post_commit import after_commit, failed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyroaring import BitMap64
-
     from refdelta.core.commit.transaction import PreparedCommit
-    from refdelta.core.log.actions import Add, Cdc, DeletionVectorDescriptor
+    from refdelta.core.log.actions import Add, Cdc
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.transaction.options import CommitProperties
     from refdelta_storage import Store
 
 _KEPT = 64
 """The number of versions whose commits are kept for transactions that read an older one."""
-_KEPT_BYTES = 32 * 2**20
-"""The most bytes of deletion vectors, as they are stored, that are kept for the same reason."""
 
 
 @dataclass(slots=True)
@@ -69,29 +65,6 @@ class _Waiting:
     @property
     def ended(self) -> bool:
         return self.member.outcome is not None
-
-
-class _KeptVectors:
-    """The last deletion vectors that were written and read. Members compare their rows with those of the versions of
-    their group, each of which would be a request otherwise.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[int, BitMap64]] = {}
-        self._bytes = 0
-
-    def keep(self, descriptor: DeletionVectorDescriptor, rows: BitMap64) -> None:
-        """Keep a vector, and as many of those before it as there is room for."""
-        if descriptor.unique_id not in self._found:
-            self._found[descriptor.unique_id] = descriptor.size_in_bytes, rows
-            self._bytes += descriptor.size_in_bytes
-        while self._bytes > _KEPT_BYTES:
-            self._bytes -= self._found.pop(next(iter(self._found)))[0]
-
-    def get(self, descriptor: DeletionVectorDescriptor) -> BitMap64 | None:
-        """A vector; None if it is not kept."""
-        found = self._found.get(descriptor.unique_id)
-        return None if found is None else found[1]
 
 
 class CommitGroup:
@@ -122,7 +95,7 @@ class CommitGroup:
         self._look = threading.Lock()
         self._looked_at = time.monotonic()
         self._kept: dict[int, bytes] = {}
-        self._vectors = _KeptVectors()
+        self._vectors = KeptVectors()
 
     # --- calls ---
 
@@ -270,7 +243,7 @@ class CommitGroup:
             checks = {one.member.prepared.txn_id: one.checks for one in waiting}
             inline = base.properties.inline_deletion_vectors
             shell = _GroupShell(
-                self.store, committer, checks, inline_vectors=inline, kept=self._kept, read=self._vectors
+                self.store, committer, checks, inline_vectors=inline, known=self._vectors, kept=self._kept
             )
             members = [one.member for one in waiting]
             if behind := [one for one in members if one.base < base.version]:
@@ -357,16 +330,15 @@ class CommitGroup:
 
 
 class _GroupShell(Shell):
-    """Carries out the effects of a group's loop, and keeps the last commits and deletion vectors for transactions that
-    read older versions.
+    """Carries out the effects of a group's loop, and keeps the last commits for transactions that read older versions.
 
     Attributes:
         tried: the version of the last put.
     """
 
-    def __init__(self, *args: object, kept: dict[int, bytes], read: _KeptVectors, **more: object) -> None:
+    def __init__(self, *args: object, kept: dict[int, bytes], **more: object) -> None:
         super().__init__(*args, **more)  # type: ignore[arg-type]
-        self.kept, self.read = kept, read
+        self.kept = kept
         self.tried: int | None = None
 
     def held(self, version: int) -> bytes | None:
@@ -377,29 +349,12 @@ class _GroupShell(Shell):
             versions = range(effect.first, effect.last + 1)
             if all(version in self.kept for version in versions):
                 return effects.Commits(tuple(self.kept[version] for version in versions))
-        if isinstance(effect, effects.ReadVectors):
-            return self._read_vectors(effect.descriptors)
         if isinstance(effect, effects.TryCommit):
             self.tried = effect.version
         reply = super().perform(effect)
         match effect, reply:
-            case effects.WriteVectors(bitmaps), effects.Descriptors(written):
-                for descriptor, rows in zip(written, bitmaps, strict=True):
-                    self.read.keep(descriptor, rows.copy())
             case effects.TryCommit(version, data), effects.Committed():
                 self.kept[version] = data
             case effects.ReadCommits(first), effects.Commits(found):
                 self.kept.update((version, data) for version, data in enumerate(found, first) if data is not None)
         return reply
-
-    def _read_vectors(self, wanted: tuple[DeletionVectorDescriptor, ...]) -> effects.Reply:
-        found = {one.unique_id: self.read.get(one) for one in wanted}
-        missing = tuple(one for one in wanted if found[one.unique_id] is None)
-        if missing:
-            reply = super().perform(effects.ReadVectors(missing))
-            if not isinstance(reply, effects.Vectors):
-                return reply
-            for one, rows in zip(missing, reply.bitmaps, strict=True):
-                self.read.keep(one, rows)
-                found[one.unique_id] = rows
-        return effects.Vectors(tuple(rows.copy() for one in wanted if (rows := found[one.unique_id]) is not None))

@@ -418,6 +418,7 @@ class LeaderShell(driver.Shell):
             leader.clock,
             leader.sleep,
             leader.uniform,
+            leader.traffic.vectors,
         )
         self.leader, self.listing, self.others, self.pool = leader, listing, others, pool
         self.error: Exception | None = None

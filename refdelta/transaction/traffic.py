@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from refdelta.core.commit.intent_file import FOLDER, parse_intent_key
+from refdelta.engine.parquet.dv import KeptVectors
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import StoreError
 from refdelta.transaction import background
@@ -36,11 +37,13 @@ class Traffic:
     Attributes:
         lead_seconds: the working time of leaders; None if none is known.
         came: the number of versions that came while the last transaction and its intent were written.
+        vectors: the deletion vectors of the last versions.
     """
 
     def __init__(self) -> None:
         self.lead_seconds: float | None = None
         self.came = 0
+        self.vectors = KeptVectors()
         self._others: dict[str, float] = {}
         self._crowd_at = self._looked_at = -10.0
         self._seen: set[str] = set()

@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from pyroaring import BitMap64
 
 from refdelta import CommitProperties, DeltaTable, verify, write_deltalake
-from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.paths import commit_key
+from refdelta.engine.parquet import dv
 from refdelta.errors import (
     CommitOutcomeUnknownError,
     ConcurrentDeleteReadException,
@@ -26,7 +25,6 @@ from refdelta.errors import (
     SchemaMismatchError,
     StoreError,
 )
-from refdelta.transaction import driver, group
 from refdelta_storage import Committed, Exists, LocalStore, Unknown
 
 ROWS = pa.table({"id": pa.array([1, 2, 3, 4], pa.int64()), "v": pa.array([0, 0, 0, 0], pa.int64())})
@@ -118,26 +116,13 @@ def test_those_that_began_before_a_version_of_their_group_try_the_one_after_it(t
 def test_vectors_of_the_group_s_own_versions_are_not_read_again(table, store, monkeypatch):
     """Each of those that wait compares its rows with the version before: a request each, over a network."""
     reads = []
-    load = driver.load_deletion_vectors
-    monkeypatch.setattr(driver, "load_deletion_vectors", lambda store, some: [reads.extend(some), load(store, some)][1])
+    load = dv.load_deletion_vectors
+    monkeypatch.setattr(dv, "load_deletion_vectors", lambda store, some: [reads.extend(some), load(store, some)][1])
     with table.group_commit() as group:
         calls = [lambda n=n: group.transact(lambda txn: txn.delete(f"id = {n}")) for n in range(1, 4)]
         assert [one.version for one in behind_a_put(group, store, *calls)] == [1, 2, 2]
     assert reads == []
     assert table.to_pyarrow_table()["id"].to_pylist() == [4]
-
-
-def test_kept_vectors_are_as_many_as_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(group, "_KEPT_BYTES", 100)
-    kept = group._KeptVectors()
-    some = [
-        DeletionVectorDescriptor(storage_type="i", path_or_inline_dv=name, size_in_bytes=40, cardinality=1)
-        for name in "abc"
-    ]
-    for number, one in enumerate(some):
-        kept.keep(one, BitMap64([number]))
-        kept.keep(one, BitMap64([9]))
-    assert [kept.get(one) for one in some] == [None, BitMap64([1]), BitMap64([2])]
 
 
 def test_one_that_conflicts_fails_alone(table, store):

@@ -47,6 +47,8 @@ INLINE_BYTES = 256
 FILE_BYTES = 16 * 2**20
 # The most bytes of fetched vectors that wait to be used.
 HELD_BYTES = 64 * 2**20
+# The most bytes of vectors, as they are stored, that are kept for transactions which share versions.
+KEPT_BYTES = 32 * 2**20
 _INLINE = "an inline deletion vector"
 
 Range = tuple[int, int]  # the first byte, and how many
@@ -88,6 +90,37 @@ def load_deletion_vectors(store: Store, descriptors: Sequence[DeletionVectorDesc
 
     run = ThreadExecutor.for_store(store).map if vectors.requests > 1 else map
     return list(run(load, descriptors))
+
+
+class KeptVectors:
+    """The last deletion vectors of a table that a process wrote and read, for transactions that share versions: each of
+    them compares its rows with those of the same versions, a request a vector otherwise. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[str, tuple[int, BitMap64]] = OrderedDict()
+        self._bytes = 0
+
+    def keep(self, descriptor: DeletionVectorDescriptor, rows: BitMap64) -> None:
+        """Keep a vector, and as many of those before it as :data:`KEPT_BYTES` have room for."""
+        with self._lock:
+            if descriptor.unique_id not in self._found:
+                self._found[descriptor.unique_id] = descriptor.size_in_bytes, rows.copy()
+                self._bytes += descriptor.size_in_bytes
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= self._found.popitem(last=False)[1][0]
+
+    def load(self, store: Store, descriptors: Sequence[DeletionVectorDescriptor]) -> list[BitMap64]:
+        """Same as :func:`load_deletion_vectors`, without reading those that are kept; the others are kept then."""
+        with self._lock:
+            kept = [self._found.get(one.unique_id) for one in descriptors]
+        missing = [one for one, found in zip(descriptors, kept, strict=True) if found is None]
+        loaded = iter(load_deletion_vectors(store, missing) if missing else ())
+        bitmaps = [next(loaded) if found is None else found[1].copy() for found in kept]
+        for descriptor, rows in zip(descriptors, bitmaps, strict=True):
+            self.keep(descriptor, rows)
+        return bitmaps
 
 
 class VectorLoader:

@@ -48,6 +48,25 @@ def test_vectors_that_are_needed_at_once_have_one_budget(monkeypatch):
         dv.load_deletion_vectors(store, [vector] * 11)
 
 
+def test_kept_vectors_are_read_once_and_are_as_many_as_there_is_room_for(monkeypatch):
+    store, read = MemoryStore(), []
+    wanted = [BitMap64([n, 1000 * n, 2_000_000]) for n in range(3)]
+    some = [dv.write_vectors(store, [rows])[0] for rows in wanted]
+    load = dv.load_deletion_vectors
+    monkeypatch.setattr(dv, "load_deletion_vectors", lambda store, some: [read.extend(some), load(store, some)][1])
+    kept = dv.KeptVectors()
+    kept.keep(some[0], wanted[0])
+    found = kept.load(store, some)
+    assert (found, read) == (wanted, some[1:])
+    found[1].add(5)  # those of a caller are its own
+    assert kept.load(store, [some[1], some[0]]) == [wanted[1], wanted[0]]
+    assert len(read) == 2
+    monkeypatch.setattr(dv, "KEPT_BYTES", some[2].size_in_bytes)
+    kept.keep(some[2], wanted[2])
+    assert kept.load(store, some) == wanted
+    assert read[2:] == some[:2]
+
+
 def test_several_vectors_share_a_file_of_framed_vectors():
     store = MemoryStore()
     bitmaps = [BitMap64(SCATTERED), BitMap64([1]), BitMap64(range(1, 9000, 2))]
