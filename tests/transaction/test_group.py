@@ -16,7 +16,7 @@ import pytest
 
 from refdelta import CommitProperties, DeltaTable, verify, write_deltalake
 from refdelta.core.log.paths import commit_key
-from refdelta.engine.parquet import dv
+from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.errors import (
     CommitOutcomeUnknownError,
     ConcurrentDeleteReadException,
@@ -116,8 +116,8 @@ def test_those_that_began_before_a_version_of_their_group_try_the_one_after_it(t
 def test_vectors_of_the_group_s_own_versions_are_not_read_again(table, store, monkeypatch):
     """Each of those that wait compares its rows with the version before: a request each, over a network."""
     reads = []
-    load = dv.load_deletion_vectors
-    monkeypatch.setattr(dv, "load_deletion_vectors", lambda store, some: [reads.extend(some), load(store, some)][1])
+    load = VectorLoader.load
+    monkeypatch.setattr(VectorLoader, "load", lambda loader, one: [reads.append(one), load(loader, one)][1])
     with table.group_commit() as group:
         calls = [lambda n=n: group.transact(lambda txn: txn.delete(f"id = {n}")) for n in range(1, 4)]
         assert [one.version for one in behind_a_put(group, store, *calls)] == [1, 2, 2]

@@ -21,7 +21,7 @@ from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.core.commit.intent_file import FOLDER, decode_intent, encode_intent, hash_of, intent_key, prepared_of
 from refdelta.core.commit.intents import FILES_MS, FRESH_MS, RULES, WINDOW, Candidate, Head, Named, fate, left_out
 from refdelta.core.log.paths import commit_key
-from refdelta.engine.parquet import dv
+from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.errors import CommitFailedError, ConcurrentModificationError, InvalidArgumentError
 from refdelta.transaction import background, intents, leader, post_commit
 from refdelta.transaction.traffic import Traffic
@@ -208,8 +208,8 @@ def test_deletes_of_different_rows_of_a_file_share_its_vector(tmp_path):
 def test_vectors_that_this_process_wrote_are_not_read_again(tmp_path, monkeypatch):
     uri = table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"})
     reads = []
-    load = dv.load_deletion_vectors
-    monkeypatch.setattr(dv, "load_deletion_vectors", lambda store, some: [reads.extend(some), load(store, some)][1])
+    load = VectorLoader.load
+    monkeypatch.setattr(VectorLoader, "load", lambda loader, one: [reads.append(one), load(loader, one)][1])
     late = DeltaTable(uri).begin(commit_properties=ALWAYS)
     late.delete("id = 1")
     DeltaTable(uri).delete("id = 0", commit_properties=ALWAYS)
