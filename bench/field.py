@@ -1,7 +1,7 @@
 """The field in one picture: engines of Delta, Iceberg, Lance and DuckLake at the same work, by ``refdelta bench``.
 
     python bench/field.py [--engines refdelta,lance,deltalake:tuned] [--mixes appends] [--writers 1,8] [--commits 200]
-                          [--uri /var/tmp] [--storage-option NAME=VALUE] [--latency put=60,get=25,list=40]
+                          [--uri /var/tmp] [--tables 8] [--storage-option NAME=VALUE] [--latency put=60,get=25,list=40]
                           [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
 
 Each combination is a process of ``refdelta bench --json``, and the engines take turns: what slows the machine down
@@ -83,6 +83,8 @@ def run(
         more: more arguments of the command.
     """
     told = {"engine": work.engine, "mix": work.mix, "writers": work.writers, "uri": uri.partition("?")[0]}
+    if "--tables" in more:
+        told["mix"] += f" over {more[list(more).index('--tables') + 1]} tables"
     if "--latency" in more:
         told["distance"] = more[list(more).index("--latency") + 1]
     engine, _, settings = work.engine.partition(":")
@@ -170,7 +172,7 @@ def by_place(lines: Iterable[Line]) -> dict[str, list[Line]]:
 
 def picture(place: str, mix: str) -> str:
     """The name of a picture's file."""
-    return f"field-{place.partition(',')[0].lower().replace(' ', '-')}-{mix}.svg"
+    return f"field-{place.partition(',')[0]}-{mix}.svg".lower().replace(" ", "-")
 
 
 _STORES = {"s3": "S3", "s3a": "S3", "abfs": "Azure", "abfss": "Azure", "az": "Azure", "gs": "GCS"}
@@ -292,6 +294,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--uri", default="/var/tmp")
     parser.add_argument("--storage-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--latency", metavar="put=MS,get=MS,...", help="as of refdelta bench")
+    parser.add_argument("--tables", type=int, help="as of refdelta bench")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH")
     parser.add_argument("--to", type=Path, default=ROOT / "bench/data/field.jsonl")
     parser.add_argument("--page", type=Path, help="write this page, and its plots into the folder pictures beside it")
@@ -300,8 +303,9 @@ def main(given: Sequence[str] | None = None) -> int:
     engines, mixes = (text.split(",") if text else [] for text in (arguments.engines, arguments.mixes))
     writers = [int(text) for text in arguments.writers.split(",")]
     more = [word for option in arguments.storage_option for word in ("--storage-option", option)]
-    more += [] if arguments.latency is None else ["--latency", arguments.latency]
-    names = ("mixes", "writers", "commits", "rounds", "seconds", "latency")
+    for name in ("latency", "tables"):
+        more += [] if (value := getattr(arguments, name)) is None else [f"--{name}", str(value)]
+    names = ("mixes", "writers", "commits", "rounds", "seconds", "latency", "tables")
     asked = " ".join(f"--{name} {value}" for name in names if (value := getattr(arguments, name)) is not None)
     arguments.to.parent.mkdir(parents=True, exist_ok=True)
     for number, work in enumerate(works(engines, mixes, writers, arguments.rounds) if engines else ()):

@@ -94,6 +94,13 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
     "counts requests, too; jitter=0.2 varies them, and beyond rate=3500 requests a second to a prefix the store says "
     "to slow down.",
 )
+@click.option(
+    "--tables",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="So many tables: each has its share of the commits, and every writer writes to all of them in turn.",
+)
 @click.option("--plot", metavar="FILE", help="Draw the figures: .svg, .png or .pdf; needs matplotlib.")
 @rows_or_files
 @click.option("--threads", is_flag=True, help="Threads of one process instead of processes.")
@@ -110,6 +117,7 @@ def bench(
     engine_name: str,
     engine_options: dict[str, str],
     latency: str | None,
+    tables: int,
     plot: str | None,
     row_level: bool | None,
     threads: bool,
@@ -156,6 +164,7 @@ def bench(
                     seed=seed,
                     engine=engine,
                     latency=distance,
+                    tables=tables,
                 )
             except DeltaError as error:
                 failure = error  # the figures of the mixes before it are shown nevertheless
@@ -260,7 +269,8 @@ def _draw(plot: str, races: list[Race]) -> None:
     waits.set_xlabel("latency in ms")
     figure.legend(loc="outside lower right", ncols=3)
     first = races[0]
-    figure.suptitle(f"{first.engine}, {first.writers} writers: {len(races)} mixes, seed {first.seed}")
+    tables = f", {first.tables} tables" if first.tables > 1 else ""
+    figure.suptitle(f"{first.engine}, {first.writers} writers{tables}: {len(races)} mixes, seed {first.seed}")
     with rc_context({"svg.fonttype": "none"}):
         figure.savefig(plot)
 
@@ -312,6 +322,7 @@ def _show(races: list[Race], machine: dict[str, Any]) -> None:
     versions = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in _FACTS)
     memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
     say(f"with {versions}; {machine['cpus']} CPUs ({machine['processor']}), {memory}, {machine['system']}")
-    say(f"after {counted(races[0].warm_up, 'commit')} to warm up; seed {races[0].seed}")
+    over = f"; {races[0].tables} tables" if races[0].tables > 1 else ""
+    say(f"after {counted(races[0].warm_up, 'commit')} to warm up; seed {races[0].seed}{over}")
     if not any(one.problems for one in races):
         say("no commit lost, none doubled: the log and the rows agree with what was acknowledged")

@@ -49,6 +49,7 @@ GROUP = "refdelta.bench_engines"
 _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 _LEAST_GROWN = 100
+_MOST_TABLES = 1_000
 
 
 # --- results of writers --------------------------------------------------------------------------------------------
@@ -56,13 +57,14 @@ _LEAST_GROWN = 100
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """The result of a commit: its version, if the engine reports it, and the number of puts to the log; and its place
-    in the version, where that has several transactions.
+    """The result of a commit: its version, if the engine reports it, and the number of puts to the log; its place in
+    the version, where that has several transactions; and the number of its table, where a race has several.
     """
 
     version: int | None
     attempts: int = 1
     member: int | None = None
+    table: int = 0
 
 
 class Hands(Protocol):
@@ -116,6 +118,7 @@ class RaceCommit:
     began: float
     ended: float
     member: int | None = None
+    table: int = 0
 
 
 @dataclass
@@ -155,6 +158,7 @@ class Race:
             where the work is done by other processes, or in the process of the proxy, too.
         growth: the median latency of the last tenth of the commits over that of the first; None under 100 commits.
         costs: the requests of a commit, their bytes and their price; None without a ``latency``.
+        tables: the number of tables.
     """
 
     mix: str
@@ -174,6 +178,7 @@ class Race:
     cpu_ms: float | None = None
     growth: float | None = None
     costs: Costs | None = None
+    tables: int = 1
 
     @property
     def commits_per_second(self) -> float:
@@ -205,6 +210,7 @@ def race(
     seed: int = 0,
     engine: BenchEngine | None = None,
     latency: Latency | None = None,
+    tables: int = 1,
 ) -> Race:
     """Let writers commit to a table in a fresh folder, check what they leave, and remove the folder.
 
@@ -224,6 +230,7 @@ def race(
         engine: another engine; None for refdelta.
         latency: the time that requests of the writers take longer, by a proxy before the store, which counts them, too;
             None for no proxy. The store is one of S3, Azure or GCS whose endpoint is in ``storage_options``.
+        tables: the number of tables, of which each has its share of the commits: every writer writes to all, in turn.
 
     Raises:
         InvalidArgumentError: invalid arguments.
@@ -233,7 +240,11 @@ def race(
     mix = _checked(mix, writers, commits, seconds, uri, threads)
     if arguments.whole("warm_up", warm_up) is None or warm_up < 0:
         raise InvalidArgumentError(f"warm_up is 0 or more, not {warm_up}")
+    if arguments.whole("tables", tables) is None or not 1 <= tables <= _MOST_TABLES:
+        raise InvalidArgumentError(f"tables is between 1 and {_MOST_TABLES}, not {tables}")
     by, options = engine or OwnEngine(row_level), dict(storage_options or {})
+    if tables > 1:
+        by = SeveralTables(by, tables)
     with (
         _distant(uri, options, latency, seed) as (proxy, by_proxy),
         Crew(writers + mix.compacts, threads=threads) as crew,
@@ -260,7 +271,7 @@ def race(
     if proxy is not None:
         costs = Costs.of(requests, told.commits) if told.commits else None
         told = replace(told, costs=costs, cpu_ms=None if threads else told.cpu_ms)
-    return replace(told, engine=by.name, warm_up=warm_up * writers, seed=seed)
+    return replace(told, engine=by.name, warm_up=warm_up * writers, seed=seed, tables=tables)
 
 
 @contextmanager
@@ -455,6 +466,85 @@ class OwnEngine:
         return check(DeltaTable(folder, storage_options=storage_options), mix, tallies)
 
 
+class SeveralHands:
+    """The :class:`Hands` of several tables: a task is of the table whose number is the rest of its own.
+
+    Args:
+        hands: those of each table.
+    """
+
+    def __init__(self, hands: Sequence[Hands]) -> None:
+        self.aborts, self.unknown = hands[0].aborts, hands[0].unknown
+        self._hands, self._compactions = hands, itertools.count()
+
+    def commit(self, task: int) -> Acknowledged | None:
+        """See :meth:`Hands.commit`."""
+        number = task % len(self._hands)
+        told = self._hands[number].commit(task)
+        return None if told is None else replace(told, table=number)
+
+    def compact(self) -> Acknowledged | None:
+        """See :meth:`Hands.compact`: the tables take turns."""
+        number = next(self._compactions) % len(self._hands)
+        told = self._hands[number].compact()
+        return None if told is None else replace(told, table=number)
+
+    def close(self) -> None:
+        """See :class:`Hands`."""
+        for hands in self._hands:
+            _close(hands)
+
+
+@dataclass(frozen=True)
+class SeveralTables:
+    """An engine with several tables, in folders of the race's folder.
+
+    Args:
+        engine: the engine.
+        count: the number of tables.
+    """
+
+    engine: BenchEngine
+    count: int
+
+    @property
+    def name(self) -> str:
+        """See :class:`BenchEngine`."""
+        return self.engine.name
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """See :class:`BenchEngine`."""
+        return self.engine.versions
+
+    def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
+        """See :meth:`BenchEngine.prepare`."""
+        for place in self._folders(folder):
+            self.engine.prepare(place, mix, storage_options)
+
+    def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> Hands:
+        """See :meth:`BenchEngine.open`."""
+        return SeveralHands([self.engine.open(place, mix, storage_options) for place in self._folders(folder)])
+
+    def check(
+        self, folder: str, mix: Mix, tallies: Sequence[Tally], storage_options: Mapping[str, str]
+    ) -> Sequence[str]:
+        """See :meth:`BenchEngine.check`."""
+        return [
+            f"table {number}: {problem}"
+            for number, place in enumerate(self._folders(folder))
+            for problem in self.engine.check(place, mix, [self._of(one, number) for one in tallies], storage_options)
+        ]
+
+    def _folders(self, folder: str) -> list[str]:
+        return [f"{folder.rstrip('/')}/{number}" for number in range(self.count)]
+
+    def _of(self, tally: Tally, number: int) -> Tally:
+        commits = [commit for commit in tally.commits if commit.table == number]
+        unknown = [task for task in tally.unknown if task == _COMPACTION or task % self.count == number]
+        return replace(tally, commits=commits, unknown=unknown)
+
+
 def jobs(hands: Callable[[], Hands], mix: Mix, writers: int, *, seed: int = 0) -> list[Job]:
     """The jobs of a pool of writers on an existing table; each returns a :class:`Tally`.
 
@@ -533,7 +623,8 @@ def _insist(
             continue
         if told is None:
             return False
-        tally.commits.append(RaceCommit(task, told.version, told.attempts, began, time.monotonic(), told.member))
+        ended = time.monotonic()
+        tally.commits.append(RaceCommit(task, told.version, told.attempts, began, ended, told.member, told.table))
         return True
     raise AssertionError  # pragma: no cover - the loop has no end of its own
 

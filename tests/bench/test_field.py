@@ -96,6 +96,13 @@ def test_other_settings_are_refused(tmp_path):
     assert told["failed"] == "settings are 'defaults' or 'tuned', not 'fast'"
 
 
+@pytest.mark.tier("test")
+def test_a_mix_over_several_tables_is_another_one(tmp_path):
+    told = field.run(field.Work("refdelta", "appends", 2), str(tmp_path), 6, 100, {}, 0, ["--tables", "3"])
+    assert (told["commits"], told["tables"], told["mix"]) == (6, 3, "appends over 3 tables")
+    assert "(pictures/field-local-disk-appends-over-3-tables.svg)" in field.page([told])
+
+
 def test_time_is_up(tmp_path):
     told = field.run(field.Work("refdelta", "appends", 1), str(tmp_path), 4, 0.01, {}, 0)
     assert told["failed"] == "not done after 0.01 s"

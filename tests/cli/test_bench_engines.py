@@ -17,6 +17,7 @@ from refdelta.racing.engines import ENGINES, of_ducklake
 from refdelta.racing.engines.of_deltalake import DeltalakeEngine, DeltalakeHands
 from refdelta.racing.engines.other_forms import GroupEngine
 from refdelta.racing.mixes import APPENDS, MIXES, SAME_ROWS, Mix, mix_of
+from refdelta.racing.throughput import RaceCommit, SeveralTables, Tally
 
 OF_ONE_PROCESS = {"refdelta-group", "delta-spark"}
 NO_COMPACTION = {"pyiceberg"}
@@ -87,6 +88,42 @@ def test_a_database_of_ones_own(cli, tmp_path, engine):
     how = ("--engine", engine, "--engine-option", given, "--commits", 2, "--threads", "--warm-up", 0)
     assert cli("bench", tmp_path / "t", *how).status == 0
     assert (tmp_path / "own.db").stat().st_size > 0
+
+
+@pytest.mark.sample(check=2, test=4, all=4)
+@pytest.mark.parametrize(
+    ("engine", "mix"),
+    [
+        *[(name, mix) for name in (*OWN, "deltalake", "lance") for mix in ("late", "upserts")],
+        ("pyiceberg", "appends"),
+    ],
+)
+def test_each_of_several_tables_has_its_share(tmp_path, engine, mix):
+    told = _raced(tmp_path, engine, mix, tables=3, threads=engine in OF_ONE_PROCESS)
+    assert (told.problems, told.commits, told.tables) == ((), 9, 3)
+
+
+def test_a_loss_in_one_of_several_tables_names_it(tmp_path):
+    engine, mix = SeveralTables(find_engine("refdelta"), 3), mix_of("appends")
+    engine.prepare(str(tmp_path), mix, {})
+    hands = engine.open(str(tmp_path), mix, {})
+    told = [hands.commit(task) for task in range(7)]
+    assert [(one.table, one.version) for one in told] == [(0, 1), (1, 1), (2, 1), (0, 2), (1, 2), (2, 2), (0, 3)]
+    tally = Tally([RaceCommit(task, one.version, 1, 0.0, 1.0, table=one.table) for task, one in enumerate(told)])
+    assert engine.check(str(tmp_path), mix, [tally], {}) == []
+    compacted = hands.compact()
+    assert compacted.table == 0
+    tally.commits.append(RaceCommit(-1, compacted.version, 1, 0.0, 1.0, table=0))
+    assert engine.check(str(tmp_path), mix, [tally], {}) == []
+    DeltaTable(tmp_path / "2").delete("n = 3")
+    (problem,) = engine.check(str(tmp_path), mix, [tally], {})
+    assert problem == "table 2: other rows than the commits explain: 18, and not 20"
+
+
+@pytest.mark.parametrize("tables", [0, 1001, 1.5, True])
+def test_a_race_has_some_tables(tmp_path, tables):
+    with pytest.raises(errors.InvalidArgumentError, match="tables"):
+        _raced(tmp_path, "refdelta", "appends", tables=tables)
 
 
 def test_tuned_tables_compact_by_themselves(tmp_path):

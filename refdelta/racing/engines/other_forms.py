@@ -147,4 +147,4 @@ class CatalogEngine(OwnEngine):
 
 def name_of(folder: str) -> str:
     """The name of the table of a race in a catalog."""
-    return f"bench.t{folder.rstrip('/').rpartition('-')[2]}"
+    return f"bench.t{folder.rstrip('/').rpartition('-')[2].replace('/', '_')}"
