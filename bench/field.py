@@ -2,14 +2,15 @@
 
     python bench/field.py [--engines refdelta,lance,deltalake:tuned] [--mixes appends] [--writers 1,8] [--commits 200]
                           [--uri /var/tmp] [--tables 8] [--storage-option NAME=VALUE] [--latency put=60,get=25,list=40]
-                          [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
+                          [--postgres postgresql://...] [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
 
 Each combination is a process of ``refdelta bench --json``, and the engines take turns: what slows the machine down
 slows all of them. A result is a line in ``--to``, which later runs add to; ``--page`` writes the page and its plots of
 all lines, with the command of each. An engine whose package is not in this environment has a Python of its own by
 ``--python``. Engines of one process have threads, as their users have to. Storage options go to all engines: those of
 S3 by deltalake's names, which all of them know. With a latency the requests of a commit are counted, too. An engine has
-its defaults, and with ``:tuned`` what its own documentation offers to many writers.
+its defaults, and with ``:tuned`` what its own documentation offers to many writers; with ``@postgres`` its catalog is
+in the database of ``--postgres``.
 
 A failed run is told, and is no figure: an engine that cannot do a mix, and one whose rows are wrong afterwards.
 """
@@ -70,6 +71,7 @@ def run(
     pythons: Mapping[str, str],
     seed: int,
     more: Sequence[str] = (),
+    postgres: str | None = None,
 ) -> dict[str, Any]:
     """One run's result: the JSON of ``refdelta bench``, or ``failed`` with the reason.
 
@@ -81,17 +83,19 @@ def run(
         pythons: the Pythons of engines that have one of their own.
         seed: of the run.
         more: more arguments of the command.
+        postgres: the database of engines ``@postgres``.
     """
     told = {"engine": work.engine, "mix": work.mix, "writers": work.writers, "uri": uri.partition("?")[0]}
     if "--tables" in more:
         told["mix"] += f" over {more[list(more).index('--tables') + 1]} tables"
     if "--latency" in more:
         told["distance"] = more[list(more).index("--latency") + 1]
-    engine, _, settings = work.engine.partition(":")
+    engine, _, settings = work.engine.partition("@")[0].partition(":")
     command = [
         *(pythons.get(engine, sys.executable), "-m", "refdelta", "bench", uri, "--json", "--seed", str(seed)),
         *("--engine", engine, "--mix", work.mix, "--writers", str(work.writers), "--commits", str(commits)),
         *(("--engine-option", f"settings={settings}") if settings else ()),
+        *(("--engine-option", f"database={postgres}") if work.engine.endswith("@postgres") else ()),
         *(("--threads",) if work.engine in THREADS else ()),
         *more,
     ]
@@ -126,7 +130,7 @@ BOUNDS = {
     "delta-spark": "one conditional put a version, made by a job of Spark",
     "pyiceberg": "three files (manifest, list, metadata), then a transaction of the catalog; losers wait 0.1 s or more",
     "lance": "one conditional put of a manifest that names all fragments",
-    "ducklake": "one transaction of the database, which holds the metadata, too",
+    "ducklake": "one transaction of the database, which holds the metadata and the rows of small inserts, too",
 }
 """By engine, the bound of its commits."""
 
@@ -214,7 +218,7 @@ def _machine(lines: Sequence[Line]) -> str:
 
 def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
     engines = list(dict.fromkeys(engine for engine, _, _ in by))
-    rows = [f"| {engine} | {BOUNDS.get(engine, BOUNDS.get(engine.partition(':')[0], ''))} |" for engine in engines]
+    rows = [f"| {engine} | {BOUNDS.get(_plain(engine), '')} |" for engine in engines]
     return "\n".join(["| engine | what bounds its commits |", "|---|---|", *rows, ""])
 
 
@@ -258,7 +262,7 @@ def plot(lines: Sequence[Line], mix: str) -> Figure:
         points = sorted(
             (count, _middle(found, "commits_per_second")) for (one, _, count), found in by.items() if one == engine
         )
-        line = "--" if ":" in engine else "-"
+        line = ("-" if engine == _plain(engine) else "--") if "@" not in engine else ":"
         axes.plot(*zip(*points, strict=True), marker=look.marker, color=look.light, linestyle=line, label=engine)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -273,13 +277,18 @@ def plot(lines: Sequence[Line], mix: str) -> Figure:
 
 
 def _looks(engines: Sequence[str]) -> dict[str, Look]:
-    """A look for each engine, no two equal; with other settings it has the same one."""
-    plain = list(dict.fromkeys(name.partition(":")[0] for name in engines))
+    """A look for each engine, no two equal; with other settings, or another catalog, it has the same one."""
+    plain = list(dict.fromkeys(map(_plain, engines)))
     named = {"refdelta-files": LOOKS["refdelta, by files"], **LOOKS}
     own = {name: named[name] for name in plain if name in named}
     free = iter([look for look in (*OTHERS, *LOOKS.values()) if look not in own.values()])
     found = {name: own.get(name) or next(free) for name in plain}
-    return {name: found[name.partition(":")[0]] for name in engines}
+    return {name: found[_plain(name)] for name in engines}
+
+
+def _plain(engine: str) -> str:
+    """The engine's name, without its settings and the place of its catalog."""
+    return engine.partition("@")[0].partition(":")[0]
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -295,6 +304,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--storage-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--latency", metavar="put=MS,get=MS,...", help="as of refdelta bench")
     parser.add_argument("--tables", type=int, help="as of refdelta bench")
+    parser.add_argument("--postgres", metavar="URL", help="the database of engines @postgres")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH")
     parser.add_argument("--to", type=Path, default=ROOT / "bench/data/field.jsonl")
     parser.add_argument("--page", type=Path, help="write this page, and its plots into the folder pictures beside it")
@@ -309,7 +319,7 @@ def main(given: Sequence[str] | None = None) -> int:
     asked = " ".join(f"--{name} {value}" for name in names if (value := getattr(arguments, name)) is not None)
     arguments.to.parent.mkdir(parents=True, exist_ok=True)
     for number, work in enumerate(works(engines, mixes, writers, arguments.rounds) if engines else ()):
-        told = run(work, arguments.uri, arguments.commits, arguments.seconds, pythons, number, more)
+        told = run(work, arguments.uri, arguments.commits, arguments.seconds, pythons, number, more, arguments.postgres)
         rate = told.get("commits_per_second")
         print(
             f"{work.mix} x {work.writers}, {work.engine}: {told.get('failed') or f'{rate:,.1f} a second'}", flush=True

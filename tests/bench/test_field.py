@@ -97,6 +97,18 @@ def test_other_settings_are_refused(tmp_path):
 
 
 @pytest.mark.tier("test")
+def test_a_catalog_in_another_database_is_another_engine_of_the_same_look(tmp_path):
+    database = f"sqlite:///{tmp_path}/own.db"
+    work = field.Work("pyiceberg:tuned@postgres", "appends", 1)
+    told = field.run(work, str(tmp_path), 4, 100, {}, 0, (), database)
+    assert (told["commits"], told["engine"]) == (4, "pyiceberg:tuned@postgres")
+    assert (tmp_path / "own.db").exists()
+    text = field.page([told, _line("pyiceberg")])
+    assert text.count(f" | {field.BOUNDS['pyiceberg']} |") == 2
+    assert len(set(field._looks(["pyiceberg", "pyiceberg@postgres", "pyiceberg:tuned@postgres"]).values())) == 1
+
+
+@pytest.mark.tier("test")
 def test_a_mix_over_several_tables_is_another_one(tmp_path):
     told = field.run(field.Work("refdelta", "appends", 2), str(tmp_path), 6, 100, {}, 0, ["--tables", "3"])
     assert (told["commits"], told["tables"], told["mix"]) == (6, 3, "appends over 3 tables")

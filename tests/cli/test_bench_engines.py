@@ -170,6 +170,29 @@ def test_an_extension_that_cannot_be_had_is_told(tmp_path, monkeypatch):
         _raced(tmp_path, "ducklake", "appends", threads=True)
 
 
+def test_the_url_of_ducklakes_database_is_in_no_error(tmp_path, monkeypatch):
+    import duckdb
+
+    class Connection:
+        def install_extension(self, name):
+            pass
+
+        load_extension = install_extension
+
+        def execute(self, sql):
+            raise duckdb.IOException(f"unable to connect: {sql}")
+
+    monkeypatch.setattr(of_ducklake.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(duckdb, "connect", Connection)
+    engine = find_engine("ducklake", database="postgresql+psycopg://a:secret@127.0.0.1/b")
+    with pytest.raises(errors.InvalidArgumentError) as failed:
+        engine.prepare(str(tmp_path / "t"), APPENDS, {})
+    assert str(failed.value) == "the catalog of ducklake cannot be opened: IOException"
+    assert failed.value.__suppress_context__
+    with pytest.raises(errors.InvalidArgumentError, match="one of PostgreSQL"):
+        find_engine("ducklake", database="sqlite:///a.db")
+
+
 def _refuses(self, name):
     import duckdb
 
@@ -183,7 +206,7 @@ def test_the_statements_of_ducklake(tmp_path, monkeypatch, mix):
 
     lakes = {}
 
-    def connected(folder):
+    def connected(folder, _):
         Path(folder).mkdir(exist_ok=True)
         if folder not in lakes:
             lakes[folder] = duckdb.connect()

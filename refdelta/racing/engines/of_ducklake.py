@@ -1,7 +1,8 @@
-"""DuckLake in races: DuckDB's extension, whose catalog is a database. With SQLite several processes share it.
+"""DuckLake in races: DuckDB's extension. Its catalog is a database: PostgreSQL, or SQLite, which one of several writers
+finds locked.
 
 The extensions come from DuckDB's own server, or, for one version of DuckDB, from PyPI: ``pip install
-duckdb-extensions duckdb-extension-ducklake duckdb-extension-sqlite-scanner``.
+duckdb-extensions duckdb-extension-ducklake duckdb-extension-sqlite-scanner duckdb-extension-postgres-scanner``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from refdelta.errors import InvalidArgumentError
+from refdelta.racing.engines.other_forms import name_of
 from refdelta.racing.engines.rivals import RivalEngine, RivalHands
 from refdelta.racing.mixes import Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged
@@ -60,18 +62,29 @@ class DuckLakeHands(RivalHands):
 
 
 class DuckLakeEngine(RivalEngine):
-    """DuckLake with a catalog in SQLite beside the data, at its defaults, in a local folder."""
+    """DuckLake at its defaults, in a local folder.
+
+    Args:
+        database: the URL of a database of PostgreSQL for the catalog, as SQLAlchemy or libpq write it; each race has a
+            schema of its own there. Empty for SQLite, beside the data.
+    """
 
     name = "ducklake"
     module = "duckdb"
     packages = ("duckdb",)
+
+    def __init__(self, database: str = "") -> None:
+        super().__init__()
+        if database and not database.startswith("postgresql"):
+            raise InvalidArgumentError("the database of ducklake is one of PostgreSQL: postgresql://...")
+        self._database = database
 
     def prepare(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> None:
         """See :meth:`RivalEngine.prepare`."""
         if storage_options or "://" in folder:
             raise InvalidArgumentError("the engine ducklake races in a local folder")
         os.makedirs(folder)  # noqa: PTH103 - the folder is a string to every engine
-        connection = _connected(folder)
+        connection = _connected(folder, self._database)
         connection.execute("CREATE TABLE lake.t (id BIGINT, n BIGINT)")
         hands = DuckLakeHands(connection, mix)
         for piece in first_pieces(mix):
@@ -80,18 +93,18 @@ class DuckLakeEngine(RivalEngine):
 
     def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> DuckLakeHands:
         """See :meth:`RivalEngine.open`."""
-        return DuckLakeHands(_connected(folder), mix)
+        return DuckLakeHands(_connected(folder, self._database), mix)
 
     def rows(self, folder: str, storage_options: Mapping[str, str]) -> pa.Table:
         """See :meth:`RivalEngine.rows`."""
-        return _connected(folder).sql("SELECT id, n FROM lake.t").to_arrow_table()
+        return _connected(folder, self._database).sql("SELECT id, n FROM lake.t").to_arrow_table()
 
 
-def _connected(folder: str) -> Any:
+def _connected(folder: str, database: str) -> Any:
     import duckdb
 
     connection = duckdb.connect()
-    for name in ("ducklake", "sqlite_scanner"):
+    for name in ("ducklake", "postgres_scanner" if database else "sqlite_scanner"):
         try:
             if importlib.util.find_spec("duckdb_extensions") is not None:
                 from duckdb_extensions import import_extension  # type: ignore[import-not-found]
@@ -105,6 +118,18 @@ def _connected(folder: str) -> Any:
                 f"DuckDB {duckdb.__version__} has no extension {name} here: INSTALL {name} in it, or take the version "
                 f"that pip install duckdb-extensions duckdb-extension-{name.replace('_', '-')} is for"
             ) from error
-    path = folder.replace("'", "''")
-    connection.execute(f"ATTACH 'ducklake:sqlite:{path}/catalog.db' AS lake (DATA_PATH '{path}/data')")
+    options = f"DATA_PATH {_quoted(f'{folder}/data')}"
+    catalog = f"ducklake:sqlite:{folder}/catalog.db"
+    if database:
+        catalog = f"ducklake:postgres:{database.replace('+psycopg', '', 1)}"
+        options += f", METADATA_SCHEMA {_quoted(name_of(folder).partition('.')[2])}"
+    try:
+        connection.execute(f"ATTACH {_quoted(catalog)} AS lake ({options})")
+    except duckdb.Error as error:
+        # Its message may have the whole URL, with the password.
+        raise InvalidArgumentError(f"the catalog of ducklake cannot be opened: {type(error).__name__}") from None
     return connection
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
