@@ -203,10 +203,6 @@ class _Timing(Watch):
             self.effects[effect.__name__] = EffectTime(known.count + 1, known.seconds + took)
 
 
-UNWATCHED = Watch()
-"""That of a commit without an observer."""
-
-
 @contextmanager
 def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterator[Watch]:
     """Measure the block, and report it to the observers, if there are any, and to the log, if it takes DEBUG records.
@@ -219,7 +215,7 @@ def watching(table: str, prepared: PreparedCommit, tally: CommitTally) -> Iterat
     observers = _observers
     logged = log.isEnabledFor(logging.DEBUG)
     if not observers and not logged:
-        yield UNWATCHED
+        yield Watch()  # one of its own: it holds the outcome
         return
     watch, failure, started, begun = _Timing(), None, time.time(), time.perf_counter()
     try:

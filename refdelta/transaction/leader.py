@@ -30,7 +30,7 @@ from refdelta.errors import DeltaError, StoreError
 from refdelta.transaction import background, driver
 from refdelta.transaction.commit_info import now_ms
 from refdelta.transaction.driver import NO_CHECKS, RetryPolicy, RowChecks, run_loop
-from refdelta.transaction.events import UNWATCHED, Watch
+from refdelta.transaction.events import Watch
 from refdelta.transaction.traffic import Traffic, listed
 from refdelta_storage import ObjectInfo, StorageError
 
@@ -270,7 +270,7 @@ class Leader:
         others: Sequence[Listed],
         checks: RowChecks = NO_CHECKS,
         pool: ThreadPoolExecutor | None = None,
-        watch: Watch = UNWATCHED,
+        watch: Watch | None = None,
     ) -> LeaderShell:
         """Put a version. Returns the shell that did it; the ends are the ``outcome`` of each transaction.
 
@@ -280,7 +280,7 @@ class Leader:
             others: those of it that may be members.
             checks: looks at the rows of winners for its own transaction.
             pool: runs the next listing, as :attr:`LeaderShell.ahead`, while the put is under way; None for none.
-            watch: measures the effects.
+            watch: measures the effects; None for no observer.
 
         Raises:
             StaleError: the listing is too old; nothing was put.
@@ -289,7 +289,7 @@ class Leader:
         working = lambda: round(1000 * (self.clock() - listing.at + self.put_seconds))  # noqa: E731
         limits = msgspec.structs.replace(self.policy, max_repeats=3)
         try:
-            run_loop(lead_loop(own, others, self.chain, limits, working), watch.timed(shell.perform))
+            run_loop(lead_loop(own, others, self.chain, limits, working), (watch or Watch()).timed(shell.perform))
         except Exception as error:  # noqa: BLE001 - the caller has to clean up, whatever it is
             shell.error = error
         self.put_seconds = shell.put_seconds or self.put_seconds
