@@ -5,8 +5,8 @@
                           [--postgres postgresql://...] [--python lance=PATH] [--to runs.jsonl] [--page docs/field.md]
 
 Each combination is a process of ``refdelta bench --json``, and the engines take turns: what slows the machine down
-slows all of them. A result is a line in ``--to``, which later runs add to; ``--page`` writes the page and its plots of
-all lines, with the command of each. An engine whose package is not in this environment has a Python of its own by
+slows all of them. A result is a line in ``--to``, which later runs add to; ``--page`` writes the page and its picture
+of all lines, with the command of each. An engine whose package is not in this environment has a Python of its own by
 ``--python``. Engines of one process have threads, as their users have to. Storage options go to all engines: those of
 S3 by deltalake's names, which all of them know. With a latency the requests of a commit are counted, too. An engine has
 its defaults, and with ``:tuned`` what its own documentation offers to many writers; with ``@postgres`` its catalog is
@@ -18,6 +18,7 @@ A failed run is told, and is no figure: an engine that cannot do a mix, and one 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from charts import LOOKS, OTHERS, Look, svg
+from charts import LOOKS, svg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -151,13 +152,15 @@ def _middle(lines: Sequence[Line], name: str) -> float | None:
 def page(lines: Sequence[Line]) -> str:
     """The page: for each place and mix a table of the engines, at each number of writers."""
     asked = " and ".join(f"`{one}`" for one in dict.fromkeys(line.get("asked") for line in lines) if one)
-    parts = [_HEAD.format(asked=asked, when=_when(lines), machine=_machine(lines)), _bounds(groups(lines))]
+    parts = [
+        _HEAD.format(alt=ALT, picture=PICTURE, asked=asked, when=_when(lines), machine=_machine(lines)),
+        _bounds(groups(lines)),
+    ]
     for place, here in by_place(lines).items():
         parts.append(f"## {place}\n")
         for mix in dict.fromkeys(line["mix"] for line in here):
             by = groups(here)
-            name = picture(place, mix)
-            parts += [f"### {place}: {mix}\n", f"![Commits a second over writers, {place}: {mix}](pictures/{name})\n"]
+            parts.append(f"### {place}: {mix}\n")
             counts = sorted({writers for _, one, writers in by if one == mix})
             parts += [_table(by, mix, writers) for writers in counts]
     return "\n".join([*parts, _PUBLISHED.read_text()])
@@ -172,11 +175,6 @@ def by_place(lines: Iterable[Line]) -> dict[str, list[Line]]:
         distance = line.get("distance")
         found[f"{place}, {distance.replace(',', ', ').replace('=', ' ')} ms" if distance else place].append(line)
     return found
-
-
-def picture(place: str, mix: str) -> str:
-    """The name of a picture's file."""
-    return f"field-{place.partition(',')[0]}-{mix}.svg".lower().replace(" ", "-")
 
 
 _STORES = {"s3": "S3", "s3a": "S3", "abfs": "Azure", "abfss": "Azure", "az": "Azure", "gs": "GCS"}
@@ -195,7 +193,11 @@ of a thousand commits in US dollars at S3's list prices. An aborted try is repea
 rows are compared with what was acknowledged; "wrong" has the reason. Medians of the rounds.
 
 By `python bench/field.py` with {asked}, {when}; {machine}. [How to run it](guide/command-line.md#measure-a-store).
+
+![{alt}]({picture})
 """
+
+PICTURE, ALT = "pictures/field.svg", "Commits a second of each engine at each work, a point a number of writers"
 
 
 def _when(lines: Sequence[Line]) -> str:
@@ -222,29 +224,42 @@ def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
     return "\n".join(["| engine | what bounds its commits |", "|---|---|", *rows, ""])
 
 
+_COLUMNS = ("commits/s", "p50 ms", "p99 ms", "aborts a commit", "CPU ms", "growth", "requests", "$ a thousand")
+
+
 def _table(by: Mapping[tuple[str, str, int], Sequence[Line]], mix: str, writers: int) -> str:
-    rows = [
-        "| engine | commits/s | p50 ms | p99 ms | aborts a commit | CPU ms | growth | requests | $ a thousand |",
-        "|---|---|---|---|---|---|---|---|---|",
+    """A table of the engines, the fastest first, of the columns of which some engine has a figure."""
+    shown = {engine: lines for (engine, one, count), lines in by.items() if (one, count) == (mix, writers)}
+    cells = {engine: _cells(good) if (good := _good(lines)) else None for engine, lines in shown.items()}
+    columns = [at for at in range(len(_COLUMNS)) if any(one and one[at] for one in cells.values())] or [0]
+    rows = [["engine", *(_COLUMNS[at] for at in columns)], ["---"] * (len(columns) + 1)]
+    for engine in sorted(shown, key=lambda engine: -(_rate(shown[engine]) or 0)):
+        if found := cells[engine]:
+            rows.append([engine, *(found[at] for at in columns)])
+        else:
+            rows.append([engine, _reason(shown[engine][-1]["failed"]), *[""] * (len(columns) - 1)])
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([f"{writers} writer{'s' * (writers > 1)}:\n", *lines, ""])
+
+
+def _good(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if "failed" not in line]
+
+
+def _cells(good: Sequence[Line]) -> list[str]:
+    """The figures of an engine, one a column; empty where it has none."""
+    waits = [statistics.median(line["latency"][name] for line in good) for name in ("p50", "p99")]
+    aborts = statistics.median(sum(line["aborts"].values()) / line["commits"] for line in good)
+    costs = [line["costs"] for line in good if line.get("costs")]
+    requests = [sum(one["requests"].values()) for one in costs]
+    return [
+        f"{_middle(good, 'commits_per_second'):,.1f}",
+        *(f"{wait:,.0f}" for wait in waits),
+        f"{aborts:.2f}",
+        *("" if (value := _middle(good, name)) is None else f"{value:,.2f}" for name in ("cpu_ms", "growth")),
+        f"{statistics.median(requests):.1f}" if costs else "",
+        f"{_middle(costs, 'dollars'):.4f}" if costs else "",
     ]
-    shown = [(engine, lines) for (engine, one, count), lines in by.items() if (one, count) == (mix, writers)]
-    for engine, lines in sorted(shown, key=lambda item: -(_middle(item[1], "commits_per_second") or 0)):
-        good = [line for line in lines if "failed" not in line]
-        if not good:
-            rows.append(f"| {engine} | {_reason(lines[-1]['failed'])} | | | | | | | |")
-            continue
-        waits = [statistics.median(line["latency"][name] for line in good) for name in ("p50", "p99")]
-        aborts = statistics.median(sum(line["aborts"].values()) / line["commits"] for line in good)
-        cells = [f"{_middle(good, 'commits_per_second'):,.1f}", *(f"{wait:,.0f}" for wait in waits), f"{aborts:.2f}"]
-        cells += ["" if (value := _middle(good, name)) is None else f"{value:,.2f}" for name in ("cpu_ms", "growth")]
-        costs = [line["costs"] for line in good if line.get("costs")]
-        requests = [sum(one["requests"].values()) for one in costs]
-        cells += [
-            f"{statistics.median(requests):.1f}" if costs else "",
-            f"{_middle(costs, 'dollars'):.4f}" if costs else "",
-        ]
-        rows.append(f"| {engine} | {' | '.join(cells)} |")
-    return "\n".join([f"{writers} writer{'s' * (writers > 1)}:\n", *rows, ""])
 
 
 def _reason(text: str) -> str:
@@ -253,37 +268,49 @@ def _reason(text: str) -> str:
     return f"no figure: {text.rpartition('Error: ')[2]}".replace("|", "\\|")[:120]
 
 
-def plot(lines: Sequence[Line], mix: str) -> Figure:
-    """Commits a second over the writers, a line for each engine."""
-    by = groups(line for line in lines if line["mix"] == mix and "failed" not in line)
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for engine, look in _looks(list(dict.fromkeys(engine for engine, _, _ in by))).items():
-        points = sorted(
-            (count, _middle(found, "commits_per_second")) for (one, _, count), found in by.items() if one == engine
-        )
-        line = ("-" if engine == _plain(engine) else "--") if "@" not in engine else ":"
-        axes.plot(*zip(*points, strict=True), marker=look.marker, color=look.light, linestyle=line, label=engine)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        ticks(FuncFormatter(lambda value, _: f"{value:,.3g}" if f"{value:e}"[0] in "125" else ""))
-    counts = sorted({count for _, _, count in by})
-    axes.set_xticks(counts, [str(count) for count in counts])
-    axes.set_xlabel("writers")
-    axes.set_ylabel("commits a second")
-    figure.legend(loc="outside right upper", frameon=False)
+def plot(lines: Iterable[Line]) -> Figure:
+    """The field in one picture: of each place and mix the commits a second of each engine, a point a number of writers.
+
+    An engine without a figure has no point. The engines of a panel are in the order of their most writers.
+    """
+    panels = [
+        (f"{place}: {mix}", groups(line for line in here if line["mix"] == mix))
+        for place, here in by_place(lines).items()
+        for mix in dict.fromkeys(line["mix"] for line in here)
+    ]
+    counts = sorted({count for _, by in panels for *_, count in by})
+    looks = dict(zip(counts, itertools.cycle([LOOKS["floor"], *LOOKS.values()]), strict=False))
+    names = [list(dict.fromkeys(engine for engine, *_ in by)) for _, by in panels]
+    rows = [max(map(len, names[at : at + 2])) for at in range(0, len(panels), 2)]
+    figure = Figure(figsize=(9, 0.8 + sum(0.6 + 0.2 * row for row in rows)), layout="constrained")
+    grid = figure.subplots(len(rows), 2, squeeze=False, gridspec_kw={"height_ratios": [3 + row for row in rows]})
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    for axes, (title, by), engines in zip(grid.flat, panels, names, strict=False):
+        rates = {(engine, count): _rate(found) for (engine, _, count), found in by.items()}
+        engines.sort(key=lambda engine: [rates.get((engine, count)) or 0 for count in reversed(counts)])
+        for count, look in looks.items():
+            points = [(rate, at) for at, engine in enumerate(engines) if (rate := rates.get((engine, count)))]
+            if points:
+                label = f"{count} writer{'s' * (count > 1)}"
+                axes.plot(*zip(*points, strict=True), look.marker, color=look.light, label=label)
+        axes.set_title(title, loc="left")
+        axes.set_yticks(range(len(engines)), engines)
+        axes.set_ylim(-0.7, len(engines) - 0.3)
+        axes.set_xscale("log")
+        for ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            ticks(FuncFormatter(lambda value, _: f"{value:,.3g}" if f"{value:e}"[0] in "125" else ""))
+        axes.grid(axis="y")
+        axes.set_xlabel("commits a second")
+    known = {
+        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(known.values(), known, loc="outside upper right", ncols=len(known), frameon=False)
     return figure
 
 
-def _looks(engines: Sequence[str]) -> dict[str, Look]:
-    """A look for each engine, no two equal; with other settings, or another catalog, it has the same one."""
-    plain = list(dict.fromkeys(map(_plain, engines)))
-    named = {"refdelta-files": LOOKS["refdelta, by files"], **LOOKS}
-    own = {name: named[name] for name in plain if name in named}
-    free = iter([look for look in (*OTHERS, *LOOKS.values()) if look not in own.values()])
-    found = {name: own.get(name) or next(free) for name in plain}
-    return {name: found[_plain(name)] for name in engines}
+def _rate(lines: Sequence[Line]) -> float | None:
+    return _middle(_good(lines), "commits_per_second")
 
 
 def _plain(engine: str) -> str:
@@ -307,7 +334,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--postgres", metavar="URL", help="the database of engines @postgres")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH")
     parser.add_argument("--to", type=Path, default=ROOT / "bench/data/field.jsonl")
-    parser.add_argument("--page", type=Path, help="write this page, and its plots into the folder pictures beside it")
+    parser.add_argument("--page", type=Path, help="write this page, and its picture into the folder pictures beside it")
     arguments = parser.parse_args(given)
     pythons = dict(text.split("=", 1) for text in arguments.python)
     engines, mixes = (text.split(",") if text else [] for text in (arguments.engines, arguments.mixes))
@@ -329,12 +356,9 @@ def main(given: Sequence[str] | None = None) -> int:
     if arguments.page is not None:
         lines = [json.loads(line) for line in arguments.to.read_text().splitlines()]
         arguments.page.write_text(page(lines))
-        folder = arguments.page.parent / "pictures"
-        folder.mkdir(exist_ok=True)
-        for place, here in by_place(lines).items():
-            for mix in dict.fromkeys(line["mix"] for line in here):
-                drawn = svg(plot(here, mix), f"Commits a second over writers, {place}: {mix}")
-                (folder / picture(place, mix)).write_text(drawn)
+        picture = arguments.page.parent / PICTURE
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_text(svg(plot(lines), ALT))
     return 0
 
 
