@@ -1,7 +1,9 @@
 """Statements that change rows of TPC-H's lineitem, and those that rearrange its files.
 
 Each run has a copy of the table of its own, in the page cache, and opens it. refdelta and delta-spark, in a warm
-session, write deletion vectors; deltalake, which does not, writes files anew. Bytes are those of all files that the
+session, write deletion vectors; deltalake, which does not, writes files anew. The floor of those that rearrange files
+is pyarrow, which reads the rows, sorts them where they are to be sorted, and writes one file of row groups of 2^20 rows
+or less, as deltalake and refdelta do: it takes a row group only as a whole. Bytes are those of all files that the
 statement left behind, the log's entry among them. The peak of memory is of one run in a process of its own, above what
 its imports take; Spark's Java is not measured. deltalake and delta-spark do not sync what they write to the disk.
 """
@@ -32,6 +34,7 @@ UPDATED = "l_orderkey % 100 = 7"
 ON = "t.l_orderkey = s.l_orderkey AND t.l_linenumber = s.l_linenumber"
 SORTED = ["l_partkey", "l_shipdate"]
 FULL = 128 * 2**20
+GROUP = 2**20
 SNAPPY = deltalake.WriterProperties(compression="SNAPPY")
 Source = str | None
 
@@ -74,6 +77,25 @@ def by_refdelta(statement: str, folder: str, source: Source, fsync: bool) -> Non
 
 def by_deltalake(statement: str, folder: str, source: Source) -> None:
     DELTALAKE[statement](deltalake.DeltaTable(folder), source)
+
+
+def by_pyarrow(statement: str, folder: str, _: Source) -> None:
+    """The rows of all data files in one more file, without a commit."""
+    files = sorted(str(file) for file in Path(folder).glob("*.parquet"))
+    with pq.ParquetWriter(f"{folder}/all", pq.read_schema(files[0]), compression="snappy") as writer:
+        if statement == "ZORDER":
+            rows = pq.read_table(files)
+            order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in SORTED])
+            writer.write_table(rows.take(order), GROUP)
+            return
+        held: list[pa.RecordBatch] = []
+        for file in files:
+            for batch in pq.ParquetFile(file).iter_batches():
+                if sum(one.num_rows for one in held) + batch.num_rows > GROUP:
+                    writer.write_table(pa.Table.from_batches(held), GROUP)
+                    held.clear()
+                held.append(batch)
+        writer.write_table(pa.Table.from_batches(held), GROUP)
 
 
 def by_spark(spark: Any, statement: str, folder: str, source: Source) -> None:
@@ -140,11 +162,17 @@ def compare(
         "refdelta, fsync": (table, partial(by_refdelta, fsync=True), "as by default"),
         "deltalake": (plain, by_deltalake, "no fsync"),
         **({"delta-spark": (table, partial(by_spark, spark), "no fsync, a warm session")} if spark else {}),
+        **(
+            {"floor": (table, by_pyarrow, "pyarrow, no fsync, no commit")}
+            if statement in ("OPTIMIZE", "ZORDER")
+            else {}
+        ),
     }
     expected = None
 
     def peak(name: str) -> float:
-        chosen, extra = ("by_deltalake", ()) if name == "deltalake" else ("by_refdelta", (name != "refdelta",))
+        others = {"deltalake": ("by_deltalake", ()), "floor": ("by_pyarrow", ())}
+        chosen, extra = others.get(name, ("by_refdelta", (name != "refdelta",)))
         target = copy(rivals[name][0], folder / "peak")
         told = fresh.call(f"bench_dml:{chosen}", statement, str(target), source, *extra)
         rmtree(target)

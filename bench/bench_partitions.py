@@ -3,14 +3,18 @@
 The table has two files a partition, of a few rows each: the cost of a file is what counts. Rows are in memory, not
 sorted. Each run has a copy of the table of its own, in the page cache, and opens it. The codec is Snappy. The peak of
 memory is of one run in a process of its own, above what its imports take. refdelta syncs all files and folders by
-default; deltalake syncs none.
+default; deltalake syncs none. The floor of the append is pyarrow, which writes a file a partition on four threads, each
+into its folder, and a commit that names them; with fsync it syncs each file and each folder.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ import fresh
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from contest import Engine, Goal, ahead
 from tables import CODEC, check, copy
@@ -78,6 +83,45 @@ def by_deltalake(statement: str, folder: str, parts: int) -> None:
     DELTALAKE[statement](deltalake.DeltaTable(folder), rows(parts))
 
 
+def by_pyarrow(_: str, folder: str, parts: int, fsync: bool) -> None:
+    """An append of one file a partition."""
+    source = rows(parts)
+    order = pc.sort_indices(source["p"])
+    ends = np.cumsum(np.bincount(source["p"].to_numpy(), minlength=parts))
+    source = source.take(order).combine_chunks().drop_columns(["p"])
+
+    def write(part: int) -> dict[str, Any]:
+        start = ends[part - 1] if part else 0
+        path = f"{folder}/p={part}/floor.parquet"
+        Path(path).parent.mkdir(exist_ok=True)
+        pq.write_table(source.slice(start, ends[part] - start), path, compression="snappy")
+        if fsync:
+            _sync(path)
+            _sync(f"{folder}/p={part}")
+        add = {
+            "path": f"p={part}/floor.parquet",
+            "partitionValues": {"p": str(part)},
+            "size": Path(path).stat().st_size,
+        }
+        return {"add": {**add, "modificationTime": 0, "dataChange": True}}
+
+    with ThreadPoolExecutor(4) as pool:
+        adds = list(pool.map(write, range(parts)))
+    log = f"{folder}/_delta_log"
+    version = max(int(file.stem) for file in Path(log).glob("*.json")) + 1
+    commit = f"{log}/{version:020}.json"
+    Path(commit).write_text("\n".join(map(json.dumps, adds)))
+    if fsync:
+        _sync(commit)
+        _sync(log)
+
+
+def _sync(path: str) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    os.fsync(opened)
+    os.close(opened)
+
+
 @pytest.fixture(scope="session")
 def parts(size) -> int:
     """The number of partitions."""
@@ -100,13 +144,16 @@ def bench_many_partitions(contest, folder, parts, table, statement):
     def work(name: str) -> Callable[[Path], object]:
         if name == "deltalake":
             return lambda target: by_deltalake(statement, str(target), parts)
+        if name.startswith("floor"):
+            return lambda target: by_pyarrow(statement, str(target), parts, name != "floor")
         return lambda target: by_refdelta(statement, str(target), parts, name != "refdelta")
 
     def peak(name: str) -> float:
         target = copy(table, folder / f"peak-{next(_numbers)}")
         if name == "deltalake":
             return fresh.call("bench_partitions:by_deltalake", statement, str(target), parts).peak / 1e6
-        return fresh.call("bench_partitions:by_refdelta", statement, str(target), parts, name != "refdelta").peak / 1e6
+        function = "by_pyarrow" if name.startswith("floor") else "by_refdelta"
+        return fresh.call(f"bench_partitions:{function}", statement, str(target), parts, "fsync" in name).peak / 1e6
 
     def after(target: Path) -> None:
         nonlocal expected
@@ -126,6 +173,8 @@ def bench_many_partitions(contest, folder, parts, table, statement):
         )
 
     engines = [engine("refdelta", "no fsync"), engine("refdelta, fsync", "as by default")]
+    if statement == "append":
+        engines += [engine("floor", "no fsync"), engine("floor, fsync", "files and folders")]
     goals: list[Goal] = []
     if statement in DELTALAKE:
         engines.append(engine("deltalake", "no fsync: its defaults"))
