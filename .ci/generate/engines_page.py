@@ -2,7 +2,8 @@
 
 Each run is kept in ``docs/findings/runs``, one file an engine. ``--engine NAME`` runs one engine again (may be
 repeated), ``--missing`` only the cases that the run of the same version does not have, ``--page`` none; the page is
-written from all runs that are there.
+written from all runs that are there. A run with the same verdicts as the recorded one of the same version is a day more
+of that; of another one the differences are told, and it is the recorded run then.
 """
 
 from __future__ import annotations
@@ -102,10 +103,25 @@ def record(name: str, kinds: Sequence[str], before: Run | None = None) -> Run:
         }
         for one in results
     }  # fmt: skip
+    if before is not None and kept and not found:
+        return before
     if before is not None and kept and before["date"] != date:
-        date = f"{before['date']} and {date}" if found else before["date"]
+        date = f"{before['date']} and {date}"
     found = {**kept, **found}
     return {"engine": name, "version": version, "date": date, "results": [found[case.id] for case in chosen]}
+
+
+def repeated(before: Run, after: Run) -> Run:
+    """The run to be kept, of two with all cases: the first one with a day more, if all verdicts are the same."""
+    first, second = ({one["case"]: one["status"] for one in run["results"]} for run in (before, after))
+    if before["version"] == after["version"] and first == second:
+        days = [*before.get("again", []), after["date"]]
+        again = sorted(day for day in set(days) if day not in before["date"])
+        return {**before, **({"again": again} if again else {})}
+    for case in sorted(first.keys() | second.keys()):
+        if first.get(case) != second.get(case):
+            print(f"{after['engine']}, {case}: {first.get(case)} before, {second.get(case)} now")
+    return after
 
 
 def page(runs: Mapping[str, Run]) -> str:
@@ -179,7 +195,8 @@ def _wrong(runs: Mapping[str, Run]) -> list[str]:
     lines = []
     for name, one in runs.items():
         lines += ["", f"## {name}", "", NOTES.get(name, ""), ""]
-        lines += [f"Run on {one['date']}, version {one['version']}: `refdelta conformance --engine {name}`", ""]
+        again = f"; the same verdicts on {' and '.join(one['again'])}" if "again" in one else ""
+        lines += [f"Run on {one['date']}, version {one['version']}: `refdelta conformance --engine {name}`{again}", ""]
         found = [result for result in one["results"] if result["status"] in (WRONG, "error")]
         lines += [f"- `{result['case']}`, {result['status']}: {_text(result['why'])}" for result in found]
         lines += [] if found else ["No case is wrong."]
@@ -206,10 +223,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kind", action="append", choices=("statements", "actions"), default=[])
     asked = parser.parse_args(arguments)
     RUNS.mkdir(parents=True, exist_ok=True)
-    before = runs() if asked.missing else {}
+    known = runs()
     for name in asked.engine or ([] if asked.page else engines.OWN):
         try:
-            one = record(name, asked.kind or KINDS.get(name, ("statements", "actions")), before.get(name))
+            before = known.get(name)
+            kinds = asked.kind or KINDS.get(name, ("statements", "actions"))
+            one = record(name, kinds, before if asked.missing else None)
+            if before is not None and not asked.missing:
+                one = repeated(before, one)
         except engines.EngineUnavailableError as error:
             if asked.engine:
                 raise

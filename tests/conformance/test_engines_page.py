@@ -40,6 +40,24 @@ def test_only_missing_cases_are_run_where_the_version_is_the_same(capsys):
     assert capsys.readouterr().out.split()[:2] == [whole["results"][0]["status"], whole["results"][0]["case"]]
 
 
+def test_a_second_run_with_the_same_verdicts_is_a_day_more(capsys):
+    def run_of(date, status="wrong", version="1"):
+        return {"engine": "e", "version": version, "date": date, "results": [{"case": "a", "status": status}]}
+
+    first = run_of("2026-11-01")
+    again = generator.repeated(first, run_of("2026-11-02"))
+    assert again == {**first, "again": ["2026-11-02"]}
+    assert generator.repeated(again, run_of("2026-11-01")) == again
+    assert generator.repeated(again, run_of("2026-11-03"))["again"] == ["2026-11-02", "2026-11-03"]
+    assert generator.repeated(first, run_of("2026-11-01")) == first
+    assert capsys.readouterr().out == ""
+    other = run_of("2026-11-02", "sound")
+    assert generator.repeated(again, other) == other
+    assert capsys.readouterr().out == "e, a: wrong before, sound now\n"
+    newer = run_of("2026-11-02", version="2")
+    assert generator.repeated(again, newer) == newer
+
+
 def test_refdelta_is_wrong_in_no_recorded_case():
     for name in ("refdelta", "refdelta-files"):
         if name in generator.runs():
