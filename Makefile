@@ -75,7 +75,7 @@ demo-s3: setup servers  ## the same on S3: versitygw is started for it and serve
 
 ##@ What .ci/run adds
 
-test-all: setup  ## also a part of the long ones, and every exhaustive search; what CI runs
+test-all: setup  ## also a part of the long ones and of the exhaustive searches; what CI runs
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier all
 

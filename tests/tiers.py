@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 CHECK, TEST, ALL = TIERS = ("check", "test", "all")
 
-PART: Final = 24
+PART: Final = 48
 """Of the tests that ``test`` leaves out, ``all`` runs one of so many, on Spark and of the others."""
 
 FEWEST: Final = 5
@@ -76,9 +76,17 @@ def examples(most: int, *, fewest: int = FEWEST, **others: Any) -> hypothesis.se
     return hypothesis.settings(max_examples=budget(most, fewest=fewest), **others)
 
 
-def some(cases: Sequence[T], *, check: int, test: int) -> list[T]:
-    """Of a search that one test does over all cases: so many of them in the smaller tiers, evenly spread, else all."""
-    most = {CHECK: check, TEST: test}.get(_chosen or ALL, len(cases))
+def some(cases: Sequence[T], *, check: int, test: int, every: int | None = None) -> list[T]:
+    """Of a search that one test does over all cases: so many of them in the smaller tiers, evenly spread.
+
+    Args:
+        cases: all of them, which a run without a tier has.
+        check: the number in the first tier.
+        test: the number in the second one.
+        every: the number in the third one; None for all.
+    """
+    most = {CHECK: check, TEST: test, ALL: every}.get(_chosen or "")
+    most = len(cases) if most is None else most
     return [case for at, case in enumerate(cases) if at * most // len(cases) != (at - 1) * most // len(cases)]
 
 

@@ -29,7 +29,7 @@ def opened(postgres_server):
         pair.close()
 
 
-@pytest.mark.sample(test=6, all=12)
+@pytest.mark.sample(test=6, all=6)
 @pytest.mark.parametrize("level", interleaving.LEVELS)
 @pytest.mark.parametrize("first", interleaving.STATEMENTS)
 def test_two_sessions_are_as_one_after_the_other(first, level, opened):

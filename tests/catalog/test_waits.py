@@ -27,7 +27,7 @@ OF_SERVER = LOCK.replace("0.3", "1")
 # --- the network ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(test=8, all=24)
+@pytest.mark.sample(test=8, all=8)
 @pytest.mark.parametrize("forever", [False, True])
 @pytest.mark.parametrize("where", waits.WHERE)
 @pytest.mark.parametrize("statement", waits.STATEMENTS)

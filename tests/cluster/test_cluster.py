@@ -57,7 +57,6 @@ def test_statements_keep_every_row_once_while_tasks_executors_and_jobs_die(tmp_p
     assert not sessions.processes(program.session)
 
 
-@pytest.mark.whole
 def test_each_batch_of_a_stream_is_merged_once_however_often_its_driver_dies(tmp_path):
     merges = KilledMerges(tmp_path / "merges", 20261126)
     merges.come(3)

@@ -601,13 +601,13 @@ def kill_and_judge(uri: str, die: int, **options) -> None:
 
 
 @pytest.mark.parametrize("die", [*range(1, 22), *range(-21, 0)])
-@pytest.mark.sample(check=2, test=6, all=12)
+@pytest.mark.sample(check=2, test=6, all=6)
 def test_nothing_is_lost_or_doubled_where_writers_are_killed(tmp_path, die):
     kill_and_judge(table(tmp_path, []), die)
 
 
 @pytest.mark.parametrize("die", [*range(1, 22, 3), *range(-21, 0, 3)])
-@pytest.mark.sample(test=2, all=4)
+@pytest.mark.sample(test=2, all=2)
 def test_nothing_is_lost_or_doubled_on_s3_where_writers_are_killed(s3_server, die):
     place = s3_server.place(f"intents{die}")
     rows = pa.table({"id": pa.array([], pa.int64())})

@@ -220,7 +220,7 @@ def test_a_change_that_read_an_old_version_goes_alone(tmp_path, late):
 
 
 @pytest.mark.parametrize("die", [*range(1, 30), *range(-29, 0)])
-@pytest.mark.sample(check=1, test=4, all=10)
+@pytest.mark.sample(check=1, test=4, all=4)
 def test_followers_that_are_killed_copy_each_change_once(tmp_path, die):
     """Two processes copy a table each into one, by intents. Each is killed, begins again at its stored position, and
     may find the same batch in the table, or beside its log.
