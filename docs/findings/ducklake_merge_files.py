@@ -1,0 +1,44 @@
+"""DuckLake: a DELETE that commits beside ducklake_merge_adjacent_files is lost, in either order of the commits.
+
+Needs duckdb, duckdb-extensions and duckdb-extension-ducklake of one version: ``python ducklake_merge_files.py``.
+"""
+
+import tempfile
+
+import duckdb
+from duckdb_extensions import import_extension
+
+DELETE = "DELETE FROM lake.t WHERE id = 3"
+MERGE = "CALL ducklake_merge_adjacent_files('lake')"
+
+
+def beside(winner, loser, options=""):
+    """The loser begins and runs, the winner commits, the loser commits: how it ended, and the rows that are left."""
+    folder = tempfile.mkdtemp()
+    connection = duckdb.connect()
+    import_extension("ducklake", con=connection)
+    connection.load_extension("ducklake")
+    connection.execute(f"ATTACH 'ducklake:{folder}/catalog.ducklake' AS lake (DATA_PATH '{folder}/data'{options})")
+    connection.execute("CREATE TABLE lake.t (id BIGINT)")
+    for start in (0, 20):
+        connection.execute(f"INSERT INTO lake.t SELECT * FROM range({start}, {start + 20})")
+    other = connection.cursor()
+    other.execute("BEGIN")
+    other.execute(loser).fetchall()
+    connection.execute(winner).fetchall()
+    try:
+        other.execute("COMMIT")
+        ended = "committed"
+    except duckdb.Error as error:
+        ended = f"refused, {type(error).__name__}"
+    return ended, connection.execute("SELECT count(*), count(*) FILTER (id = 3) FROM lake.t").fetchone()
+
+
+print("duckdb", duckdb.__version__)
+for name, options in (("defaults", ""), ("DATA_INLINING_ROW_LIMIT 0", ", DATA_INLINING_ROW_LIMIT 0")):
+    print(name)
+    ended, (rows, deleted) = beside(MERGE, DELETE, options)
+    expected = "39 rows without 3" if ended == "committed" else "40 rows"
+    print(f"  the DELETE over the merge: {ended}; expected {expected}, found {rows} rows, {deleted} x 3")
+    ended, (rows, deleted) = beside(DELETE, MERGE, options)
+    print(f"  the merge over the DELETE: {ended}; expected 39 rows without 3, found {rows} rows, {deleted} x 3")
