@@ -219,8 +219,8 @@ def _machine(lines: Sequence[Line]) -> str:
 
 
 def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
-    engines = list(dict.fromkeys(engine for engine, _, _ in by))
-    rows = [f"| {engine} | {BOUNDS.get(_plain(engine), '')} |" for engine in engines]
+    engines = list(dict.fromkeys(_plain(engine) for engine, _, _ in by))
+    rows = [f"| {engine} | {BOUNDS.get(engine, '')} |" for engine in engines]
     return "\n".join(["| engine | what bounds its commits |", "|---|---|", *rows, ""])
 
 
@@ -232,13 +232,14 @@ def _table(by: Mapping[tuple[str, str, int], Sequence[Line]], mix: str, writers:
     shown = {engine: lines for (engine, one, count), lines in by.items() if (one, count) == (mix, writers)}
     cells = {engine: _cells(good) if (good := _good(lines)) else None for engine, lines in shown.items()}
     columns = [at for at in range(len(_COLUMNS)) if any(one and one[at] for one in cells.values())] or [0]
-    rows = [["engine", *(_COLUMNS[at] for at in columns)], ["---"] * (len(columns) + 1)]
+    rows = [["engine", *(_COLUMNS[at] for at in columns)]]
     for engine in sorted(shown, key=lambda engine: -(_rate(shown[engine]) or 0)):
         if found := cells[engine]:
             rows.append([engine, *(found[at] for at in columns)])
         else:
             rows.append([engine, _reason(shown[engine][-1]["failed"]), *[""] * (len(columns) - 1)])
-    lines = [f"| {' | '.join(row)} |" for row in rows]
+    head, *lines = (f"| {' | '.join(row)} |" for row in rows)
+    lines = [head, "|---" * (len(columns) + 1) + "|", *lines]
     return "\n".join([f"{writers} writer{'s' * (writers > 1)}:\n", *lines, ""])
 
 
@@ -274,7 +275,7 @@ def plot(lines: Iterable[Line]) -> Figure:
     An engine without a figure has no point. The engines of a panel are in the order of their most writers.
     """
     panels = [
-        (f"{place}: {mix}", groups(line for line in here if line["mix"] == mix))
+        (f"{place.partition(',')[0]}: {mix}", groups(line for line in here if line["mix"] == mix))
         for place, here in by_place(lines).items()
         for mix in dict.fromkeys(line["mix"] for line in here)
     ]
