@@ -122,6 +122,16 @@ def _sync(path: str) -> None:
     os.close(opened)
 
 
+WORK: dict[str, tuple[Callable[..., None], tuple[bool, ...]]] = {
+    "refdelta": (by_refdelta, (False,)),
+    "refdelta, fsync": (by_refdelta, (True,)),
+    "floor": (by_pyarrow, (False,)),
+    "floor, fsync": (by_pyarrow, (True,)),
+    "deltalake": (by_deltalake, ()),
+}
+"""By engine, its function of this module, and the arguments after the table and the number of its partitions."""
+
+
 @pytest.fixture(scope="session")
 def parts(size) -> int:
     """The number of partitions."""
@@ -141,19 +151,10 @@ def table(scratch, parts) -> Path:
 def bench_many_partitions(contest, folder, parts, table, statement):
     expected = None
 
-    def work(name: str) -> Callable[[Path], object]:
-        if name == "deltalake":
-            return lambda target: by_deltalake(statement, str(target), parts)
-        if name.startswith("floor"):
-            return lambda target: by_pyarrow(statement, str(target), parts, name != "floor")
-        return lambda target: by_refdelta(statement, str(target), parts, name != "refdelta")
-
     def peak(name: str) -> float:
         target = copy(table, folder / f"peak-{next(_numbers)}")
-        if name == "deltalake":
-            return fresh.call("bench_partitions:by_deltalake", statement, str(target), parts).peak / 1e6
-        function = "by_pyarrow" if name.startswith("floor") else "by_refdelta"
-        return fresh.call(f"bench_partitions:{function}", statement, str(target), parts, "fsync" in name).peak / 1e6
+        work, more = WORK[name]
+        return fresh.call(f"bench_partitions:{work.__name__}", statement, str(target), parts, *more).peak / 1e6
 
     def after(target: Path) -> None:
         nonlocal expected
@@ -163,10 +164,11 @@ def bench_many_partitions(contest, folder, parts, table, statement):
         check(left, expected)
 
     def engine(name: str, settings: str) -> Engine:
-        run, known = work(name), {"peak MB": peak(name)}
+        known = {"peak MB": peak(name)}
+        work, more = WORK[name]
         return Engine(
             name,
-            lambda target: run(target) or known,
+            lambda target: work(statement, str(target), parts, *more) or known,
             before=partial(_copied, table, folder),
             after=after,
             settings=settings,

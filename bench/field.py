@@ -91,13 +91,13 @@ def run(
         told["mix"] += f" over {more[list(more).index('--tables') + 1]} tables"
     if "--latency" in more:
         told["distance"] = more[list(more).index("--latency") + 1]
-    engine, _, settings = work.engine.partition("@")[0].partition(":")
+    engine, settings, place = _parts(work.engine)
     command = [
         *(pythons.get(engine, sys.executable), "-m", "refdelta", "bench", uri, "--json", "--seed", str(seed)),
         *("--engine", engine, "--mix", work.mix, "--writers", str(work.writers), "--commits", str(commits)),
         *(("--engine-option", f"settings={settings}") if settings else ()),
-        *(("--engine-option", f"database={postgres}") if work.engine.endswith("@postgres") else ()),
-        *(("--threads",) if work.engine in THREADS else ()),
+        *(("--engine-option", f"database={postgres}") if place else ()),
+        *(("--threads",) if engine in THREADS else ()),
         *more,
     ]
     path = os.pathsep.join([str(ROOT), str(ROOT / "storage"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
@@ -219,7 +219,7 @@ def _machine(lines: Sequence[Line]) -> str:
 
 
 def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
-    engines = list(dict.fromkeys(_plain(engine) for engine, _, _ in by))
+    engines = list(dict.fromkeys(_parts(engine)[0] for engine, _, _ in by))
     rows = [f"| {engine} | {BOUNDS.get(engine, '')} |" for engine in engines]
     return "\n".join(["| engine | what bounds its commits |", "|---|---|", *rows, ""])
 
@@ -314,9 +314,11 @@ def _rate(lines: Sequence[Line]) -> float | None:
     return _middle(_good(lines), "commits_per_second")
 
 
-def _plain(engine: str) -> str:
-    """The engine's name, without its settings and the place of its catalog."""
-    return engine.partition("@")[0].partition(":")[0]
+def _parts(engine: str) -> tuple[str, str, str]:
+    """An engine's name, its settings and the place of its catalog, both of which may be empty."""
+    how, _, place = engine.partition("@")
+    name, _, settings = how.partition(":")
+    return name, settings, place
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -339,6 +341,8 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(given)
     pythons = dict(text.split("=", 1) for text in arguments.python)
     engines, mixes = (text.split(",") if text else [] for text in (arguments.engines, arguments.mixes))
+    if any(_parts(engine)[2] != ("postgres" if arguments.postgres else "") for engine in engines if "@" in engine):
+        parser.error("an engine has its catalog elsewhere by @postgres, with --postgres")
     writers = [int(text) for text in arguments.writers.split(",")]
     more = [word for option in arguments.storage_option for word in ("--storage-option", option)]
     for name in ("latency", "tables"):

@@ -25,7 +25,7 @@ from refdelta.racing.costs import Costs
 from refdelta.racing.crew import RaceFailedError
 from refdelta.racing.engines import ENGINES
 from refdelta.racing.mixes import MIXES, ROWS, mix_of
-from refdelta.racing.throughput import BenchEngine, OwnEngine, Race, find_engine, race
+from refdelta.racing.throughput import MOST_TABLES, BenchEngine, OwnEngine, Race, find_engine, race
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted
 
@@ -96,7 +96,7 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
 )
 @click.option(
     "--tables",
-    type=click.IntRange(1, 1_000),
+    type=click.IntRange(1, MOST_TABLES),
     default=1,
     show_default=True,
     help="So many tables: each has its share of the commits, and every writer writes to all of them in turn.",

@@ -49,7 +49,8 @@ GROUP = "refdelta.bench_engines"
 _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 _LEAST_GROWN = 100
-_MOST_TABLES = 1_000
+MOST_TABLES = 1_000
+"""The greatest number of tables of a race."""
 
 
 # --- results of writers --------------------------------------------------------------------------------------------
@@ -240,8 +241,8 @@ def race(
     mix = _checked(mix, writers, commits, seconds, uri, threads)
     if arguments.whole("warm_up", warm_up) is None or warm_up < 0:
         raise InvalidArgumentError(f"warm_up is 0 or more, not {warm_up}")
-    if arguments.whole("tables", tables) is None or not 1 <= tables <= _MOST_TABLES:
-        raise InvalidArgumentError(f"tables is between 1 and {_MOST_TABLES}, not {tables}")
+    if arguments.whole("tables", tables) is None or not 1 <= tables <= MOST_TABLES:
+        raise InvalidArgumentError(f"tables is between 1 and {MOST_TABLES}, not {tables}")
     by, options = engine or OwnEngine(row_level), dict(storage_options or {})
     if tables > 1:
         by = SeveralTables(by, tables)

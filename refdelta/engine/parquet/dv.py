@@ -116,11 +116,11 @@ class KeptVectors:
         with self._lock:
             kept = [self._found.get(one.unique_id) for one in descriptors]
         missing = [one for one, found in zip(descriptors, kept, strict=True) if found is None]
-        loaded = iter(load_deletion_vectors(store, missing) if missing else ())
-        bitmaps = [next(loaded) if found is None else found[1].copy() for found in kept]
-        for descriptor, rows in zip(descriptors, bitmaps, strict=True):
+        loaded = load_deletion_vectors(store, missing) if missing else []
+        for descriptor, rows in zip(missing, loaded, strict=True):
             self.keep(descriptor, rows)
-        return bitmaps
+        new = iter(loaded)
+        return [next(new) if found is None else found[1].copy() for found in kept]
 
 
 class VectorLoader:
