@@ -29,11 +29,11 @@ from bench_log import STATS
 from contest import Engine, Goal, within
 
 import refdelta
-from refdelta.proxy import Proxy
 from refdelta.racing.crew import Crew, Shift
 from refdelta.transaction import background
 from servers.install import ServerUnavailableError
 from servers.postgres import PostgresServer
+from servers.proxies import ServerProxy
 from servers.running import S3Server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
@@ -162,7 +162,7 @@ def s3():
         server = S3Server().start()
     except ServerUnavailableError as error:
         pytest.skip(str(error))
-    with Proxy(server, delay=lambda _: MILLISECONDS / 1000) as proxy:
+    with ServerProxy(server, delay=lambda _: MILLISECONDS / 1000) as proxy:
         yield proxy
     server.stop()
 

@@ -191,7 +191,7 @@ def bench_group_s3_appends(contest, size, process, slow_store, threads):
         pytest.skip("as many threads as a longer run has")
     proxy, server = slow_store
     each = size(smoke=2, default=8, full=30)
-    alone = size(smoke=1, default=0.25) if threads > 16 else 1
+    alone = 1 if threads == 1 else size(smoke=1, default=4 / threads)
     goals = {
         1: [LONER],
         16: [ahead(SINGLE, 4, figure=TOOK)],
@@ -297,7 +297,7 @@ def bench_group_s3_deletes(contest, size, process, slow_store):
     threads, each = size(smoke=4, default=16), size(smoke=1, default=3, full=10)
     place = proxy.place()
     contest.run(
-        _engines(process, "delete", threads, each, lambda: proxy.place().uri, place.options, server.options()),
+        _engines(process, "delete", threads, each, lambda: proxy.place().uri, place.options, server.options(), 1 / 3),
         rounds=size(smoke=1, default=2),
         warm=size(smoke=0, default=1),
         units=threads * each,

@@ -40,6 +40,8 @@ ENGINES = (
     *("deltalake", "deltalake:tuned", "delta-spark", "pyiceberg", "pyiceberg:tuned", "lance", "ducklake"),
 )
 THREADS = {"refdelta-group", "delta-spark"}
+LONG = 1_000
+"""So many commits of a run are a work of its own: the table's age counts."""
 MIXES = ("appends", "batches", "ycsb-a", "ycsb-f", "payments", "late", "upserts")
 
 Line = Mapping[str, Any]
@@ -89,6 +91,8 @@ def run(
     told = {"engine": work.engine, "mix": work.mix, "writers": work.writers, "uri": uri.partition("?")[0]}
     if "--tables" in more:
         told["mix"] += f" over {more[list(more).index('--tables') + 1]} tables"
+    if commits >= LONG:
+        told["mix"] += f", {commits:,} commits"
     if "--latency" in more:
         told["distance"] = more[list(more).index("--latency") + 1]
     engine, settings, place = _parts(work.engine)

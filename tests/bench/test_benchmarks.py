@@ -53,7 +53,7 @@ def smoke(tmp_path, *arguments, timeout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=2)
+@pytest.mark.sample(test=1, all=8)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
     run = smoke(tmp_path, file, "--without", "delta-spark", timeout=300)

@@ -1,6 +1,7 @@
 """The picture of the field: the runs take turns, failures are told and are no figures, and the page has all of them."""
 
 import json
+import subprocess
 
 import field
 import pytest
@@ -128,3 +129,12 @@ def test_the_picture_has_a_panel_for_each_work_and_a_point_for_each_figure():
     points = {line.get_label(): list(map(tuple, line.get_xydata())) for line in first.get_lines()}
     assert points == {"1 writer": [(5.0, 1.0)], "8 writers": [(7.0, 1.0), (9.0, 2.0)]}
     assert [text.get_text() for text in second.get_yticklabels()] == ["c", "a"]
+
+
+def test_many_commits_are_a_work_of_their_own(monkeypatch):
+    def late(command, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(field.subprocess, "run", late)
+    found = [field.run(field.Work("a", "appends", 1), "/var/tmp", count, 1, {}, 0) for count in (999, 10_000)]
+    assert [one["mix"] for one in found] == ["appends", "appends, 10,000 commits"]
