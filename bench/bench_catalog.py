@@ -213,7 +213,7 @@ def bench_catalog_on_local_disk(contest, size, folder, crew, postgres, writers):
 @pytest.mark.parametrize("writers", [1, 8])
 def bench_catalog_on_s3(contest, size, folder, crew, postgres, s3, writers):
     """refdelta: SQLite, inline."""
-    writers, commits = min(writers, size(smoke=2, default=8)), size(smoke=4, default=160 if writers > 1 else 24)
+    writers, commits = min(writers, size(smoke=2, default=8)), size(smoke=4, default=48 if writers > 1 else 16)
 
     def place() -> tuple[str, dict[str, str]]:
         there = s3.place()
