@@ -23,6 +23,7 @@ from refdelta.core.log.vacuums import (
     deletes_before,
     ended_by,
     in_progress,
+    is_vacuum,
 )
 from refdelta.engine.log.listing import list_log
 from refdelta.engine.log.store_clock import store_time, time_of_newest
@@ -51,7 +52,7 @@ _CLOCKS_DIFFER_MS = {False: 10, True: 2_000}
 became unreferenced: a kernel's clock ticks every few milliseconds, and S3 counts seconds.
 """
 
-_OPERATIONS = VACUUM_START, VACUUM_END
+_EVER: Final = -(2**63)
 
 _ADVICE: Final = (
     "Repeat the operation when that VACUUM has ended. If it was interrupted, run VACUUM once more, with the same "
@@ -69,8 +70,13 @@ def check_no_vacuum_in_progress(snapshot: Snapshot, since_ms: int) -> None:
     Raises:
         ConcurrentDeleteReadException: a VACUUM is in progress, and may delete one of the files.
     """
-    if snapshot.timestamp_ms < since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]:
-        return  # no VACUUM in the log is later than the removal of the files
+    known, oldest_ms = snapshot.newest_checkpoint, _oldest_ms(snapshot, since_ms)
+    version, time_ms = known.without_vacuum
+    if snapshot.version <= version and time_ms <= oldest_ms:
+        return
+    if snapshot.timestamp_ms < oldest_ms:  # no VACUUM in the log is later than the removal of the files
+        known.without_vacuum = snapshot.version, oldest_ms
+        return
     found = [one for one in vacuums_in_progress(snapshot, since_ms) if since_ms <= one.before_ms]
     if found:
         rule = next(rule for rule in RULES if rule.id == "files-deleted")
@@ -92,7 +98,7 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0, now_ms: int | Non
         found = vacuums_in_progress(snapshot, since_ms, time_of_newest(snapshot))
         return found and vacuums_in_progress(snapshot, since_ms, store_time(snapshot.store))
     known = snapshot.newest_checkpoint
-    oldest_ms = max(since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote], now_ms - LONGEST_MS)
+    oldest_ms = max(_oldest_ms(snapshot, since_ms), now_ms - LONGEST_MS)
     # Otherwise each of many commits of old files would look at all commits of a day.
     seen_to = known.without_vacuum[0] if known.without_vacuum[1] <= oldest_ms else -1
     read: list[tuple[int, int, dict[str, Any]]] = []
@@ -102,7 +108,7 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0, now_ms: int | Non
         if time_ms < now_ms - 2 * LONGEST_MS or (early and not uncertain):
             break
         info = look()
-        read.append((version, time_ms, info if info.get("operation") in _OPERATIONS else {}))
+        read.append((version, time_ms, info if is_vacuum(info) else {}))
         if info.get("operation") == VACUUM_END:
             ended = ended_by(info)
             named.update(ended or ())
@@ -113,8 +119,13 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0, now_ms: int | Non
         if version == seen_to + 1 and not uncertain:
             break
     if not any(info for _, _, info in read):
-        known.without_vacuum = snapshot.version, oldest_ms
+        # What is too old for a VACUUM in progress now is so later, too.
+        known.without_vacuum = snapshot.version, _EVER if oldest_ms == now_ms - LONGEST_MS else oldest_ms
     return in_progress(reversed(read), now_ms)
+
+
+def _oldest_ms(snapshot: Snapshot, since_ms: int) -> int:
+    return since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]
 
 
 def _newest_first(snapshot: Snapshot, seen_to: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:

@@ -323,6 +323,31 @@ def test_vacuum_deletes_what_another_program_has_written(path, meanwhile):
     assert ids_of(path) == [1]
 
 
+@pytest.mark.parametrize("how", ["update", "append"])
+def test_a_handle_that_commits_again_and_again_sees_a_vacuum_begin(path, how):
+    write_deltalake(path, id_rows(1))
+    table = DeltaTable(path)
+
+    def commit(name):
+        pq.write_table(id_rows(2), path / name)
+        add = AddAction(name, (path / name).stat().st_size, {}, 1000, True, '{"numRecords":1}')
+        table.create_write_transaction([add], "append", id_rows().schema)
+
+    for number in range(3):
+        commit(f"{number}.parquet")
+    start_vacuum(path, 0)
+    if how == "update":
+        table.update_incremental()
+    else:  # over the VACUUM START, which is in the way of no file of its own
+        write_deltalake(table, id_rows(3), mode="append")
+    with pytest.raises(errors.ConcurrentDeleteReadException):
+        commit("late.parquet")
+    note(path, {"operation": "VACUUM END"})
+    table.update_incremental()
+    commit("last.parquet")
+    assert ids_of(path) == [1, 2, 2, 2, 2, *[3] * (how == "append")]
+
+
 def sources(path, alias):
     yield "a link", lambda: DeltaTable(alias).scan()
     yield "a handle through a link", lambda: DeltaTable(alias)

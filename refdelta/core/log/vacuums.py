@@ -53,6 +53,11 @@ class Vacuum(msgspec.Struct, frozen=True):
     removed_only: bool
 
 
+def is_vacuum(info: Mapping[str, Any]) -> bool:
+    """Whether a commit is the begin or the end of a VACUUM, by its commitInfo."""
+    return info.get("operation") in (VACUUM_START, VACUUM_END)
+
+
 def deletes_before(info: Mapping[str, Any], time_ms: int | None = None) -> int:
     """The time, in milliseconds since 1970, until which a file must have become unreferenced to be deleted by a VACUUM.
 

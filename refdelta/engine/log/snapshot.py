@@ -20,6 +20,7 @@ from refdelta.core.log.paths import checksum_key, commit_key
 from refdelta.core.log.replay import Replay
 from refdelta.core.log.segment import NO_LOG, LogSegment
 from refdelta.core.log.timestamps import in_commit_timestamp
+from refdelta.core.log.vacuums import is_vacuum
 from refdelta.engine.log.checksums import contradictions
 from refdelta.engine.log.commits import commit_contents, decode_commits, read_commits
 from refdelta.engine.log.listing import (
@@ -89,8 +90,8 @@ class NewestCheckpoint:
         files: the checkpoint; None if it is that of the snapshot's own listing.
         layout: its sidecars, if they are known to list the first rows of the snapshot's files.
         asked: the last version for which a checkpoint was due and somebody took care of it.
-        without_vacuum: a version and a time in milliseconds since 1970: none of the commits from this time up to this
-            version is of a VACUUM.
+        without_vacuum: a version and a time in milliseconds since 1970: none of the commits up to this version is of a
+            VACUUM in progress that may delete files which became unreferenced at this time or later.
     """
 
     __slots__ = ("asked", "files", "layout", "without_vacuum")
@@ -364,6 +365,7 @@ class Snapshot:
         except ObjectNotFoundError:
             return load_snapshot(self.store)
         log.debug("%s: read versions %d to %d", self.store.uri, self.version + 1, later.version)
+        self._note_vacuums(later, replayed.last)
         return later
 
     def _followed_by(self, segment: LogSegment, replayed: _Replayed) -> Snapshot:
@@ -376,6 +378,16 @@ class Snapshot:
             known = vars(self)
             vars(later).update((name, known[name]) for name in _OF_METADATA if name in known)
         return later
+
+    def _note_vacuums(self, later: Snapshot, commits: Sequence[Sequence[AnyAction]]) -> None:
+        """Note that none of these commits is of a VACUUM, if so, and if they are all between this version and a later
+        one: a writer that commits again and again then need not look.
+        """
+        known = later.newest_checkpoint
+        version, since_ms = known.without_vacuum
+        infos = (one.fields for actions in commits for one in actions if isinstance(one, CommitInfo))
+        if (version, len(commits)) == (self.version, later.version - self.version) and not any(map(is_vacuum, infos)):
+            known.without_vacuum = later.version, since_ms
 
     def _known_by(self, segment: LogSegment) -> Snapshot:
         """The same version with the segment of a later listing, and all cached properties."""
@@ -486,7 +498,9 @@ def follow(store: Store, before: Snapshot | None, log: Sequence[bytes], *, new: 
     actions = [decode_commit(data, commit_key(v)) for v, data in enumerate(log, segment.version - len(log) + 1)]
     if before is not None:
         replayed = _Replayed(before.live.after(actions, new), [], actions, _removes(actions))
-        return before._followed_by(segment, replayed)  # noqa: SLF001 - of this module
+        later = before._followed_by(segment, replayed)  # noqa: SLF001 - of this module
+        before._note_vacuums(later, actions)  # noqa: SLF001 - of this module
+        return later
     quiet = segment.version if _removes(actions) else -1
     return _fold(store, segment, [], LiveFiles(empty_table(FILE_SCHEMA)).after(actions), actions, quiet)
 
