@@ -119,7 +119,7 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0, now_ms: int | Non
         if version == seen_to + 1 and not uncertain:
             break
     if not any(info for _, _, info in read):
-        # What is too old for a VACUUM in progress now is so later, too.
+        # A commit that is too old to be of a VACUUM in progress is so later, too.
         known.without_vacuum = snapshot.version, _EVER if oldest_ms == now_ms - LONGEST_MS else oldest_ms
     return in_progress(reversed(read), now_ms)
 
