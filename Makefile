@@ -187,7 +187,7 @@ SEED ?= 20261121
 
 ##@ Figures
 
-bench: setup  ## every benchmark next to its rivals and its floor (half an hour; BENCH="-k log --without delta-spark" and others)
+bench: setup  ## every benchmark next to its rivals and its floor (three quarters of an hour; BENCH="-k log --without delta-spark" and others)
 	@$(SERVERS_FOR_BENCH)
 	@mkdir -p $(RESULTS)
 	$(CONTESTS) --size default --benchmark-json $(RESULT) $(BENCH)

@@ -1,4 +1,4 @@
-"""Statements that write a file in each of 3,000 partitions.
+"""Statements that write a file in each of 1,000 partitions, and appends in 3,000.
 
 The table has two files a partition, of a few rows each: the cost of a file is what counts. Rows are in memory, not
 sorted. Each run has a copy of the table of its own, in the page cache, and opens it. The codec is Snappy. The peak of
@@ -9,6 +9,7 @@ into its folder, and a commit that names them; with fsync it syncs each file and
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -133,23 +134,23 @@ WORK: dict[str, tuple[Callable[..., None], tuple[bool, ...]]] = {
 
 
 @pytest.fixture(scope="session")
-def parts(size) -> int:
-    """The number of partitions."""
-    return size(smoke=100, default=3_000)
+def made(scratch) -> Callable[[int], Path]:
+    """A table with so many partitions, and two files in each."""
 
+    @functools.cache
+    def make(parts: int) -> Path:
+        folder = scratch / f"partitions-{parts}"
+        for start in (0, 4 * parts):
+            refdelta.write_deltalake(folder, rows(parts, start), mode="append", partition_by=["p"], configuration=CODEC)
+        return folder
 
-@pytest.fixture(scope="session")
-def table(scratch, parts) -> Path:
-    """A table with two files a partition."""
-    folder = scratch / "partitions"
-    for start in (0, 4 * parts):
-        refdelta.write_deltalake(folder, rows(parts, start), mode="append", partition_by=["p"], configuration=CODEC)
-    return folder
+    return make
 
 
 @pytest.mark.parametrize("statement", list(REFDELTA))
-def bench_many_partitions(contest, folder, parts, table, statement):
-    expected = None
+def bench_many_partitions(contest, size, folder, made, statement):
+    parts = size(smoke=100, default=3_000 if statement == "append" else 1_000, full=3_000)
+    table, expected = made(parts), None
 
     def peak(name: str) -> float:
         target = copy(table, folder / f"peak-{next(_numbers)}")

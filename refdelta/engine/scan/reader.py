@@ -346,10 +346,10 @@ def _matches(
     """A mask of the rows that are live and meet the filter; the others are false or null."""
     stop = start + searched.num_rows
     if late or live is None:
-        found = row_filter.mask(columns.searched_batch(searched, columns.positions(start, stop, None)))
+        found = row_filter.mask(columns.searched_batch(searched, columns.positions(start, stop, None, searched=True)))
         return found if live is None else pc.and_(pc.fill_null(found, False), live)
     rows = filter_rows(searched, live)
-    found = row_filter.mask(columns.searched_batch(rows, columns.positions(start, stop, live)))
+    found = row_filter.mask(columns.searched_batch(rows, columns.positions(start, stop, live, searched=True)))
     return pc.replace_with_mask(live, live, pc.fill_null(found, False))
 
 
@@ -587,12 +587,17 @@ class _Columns:
         width = sum(column.width for column in self._columns if isinstance(column, _Constant))
         return max(1, min(self.layout.most_rows, BATCH_BYTES // max(1, width)))
 
-    def positions(self, start: int, stop: int, mask: pa.BooleanArray | None) -> pa.Array | None:
-        """The positions of a range of rows, or of those for which a mask is true; None if no column needs them."""
-        if not (self.layout.plan.positions or self.layout.kept):
+    def positions(
+        self, start: int, stop: int, mask: pa.BooleanArray | None, *, searched: bool = False
+    ) -> pa.Array | None:
+        """The positions of a range of rows, or of those for which a mask is true; None if no column needs them, or none
+        of those that are searched.
+        """
+        if not (self.layout.kept or (self.layout.plan.positions and not searched)):
             return None
-        found = pa.arange(start, stop).cast(pa.uint64())
-        return found if mask is None else found.filter(mask)
+        if mask is None:
+            return pa.arange(start, stop).cast(pa.uint64())
+        return pc.add(pc.indices_nonzero(mask), pa.scalar(start, pa.uint64()))
 
     def of_result(self, physical: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of a batch of the file that the result needs; at least one, which has the number of rows."""
