@@ -204,6 +204,9 @@ By `python bench/field.py` with {asked}, {when}; {machine}. [How to run it](guid
 PICTURE, ALT = "pictures/field.svg", "Commits a second of each engine at each work, a point a number of writers"
 
 
+_OF_MACHINE = ("python", "system", "processor", "cpus", "memory_bytes", "time")
+
+
 def _when(lines: Sequence[Line]) -> str:
     days = sorted({line["machine"]["time"][:10] for line in lines if "machine" in line})
     return " and ".join(dict.fromkeys([days[0], days[-1]])) if days else "not run"
@@ -211,15 +214,14 @@ def _when(lines: Sequence[Line]) -> str:
 
 def _machine(lines: Sequence[Line]) -> str:
     versions: dict[str, str] = {}
-    other: dict[str, Any] = {}
+    machines: dict[str, None] = {}
     for line in lines:
-        for name, value in line.get("machine", {}).items():
-            if name in ("python", "system", "processor", "cpus", "memory_bytes", "time"):
-                other[name] = value
-            else:
-                versions[name] = value
+        found = dict(line.get("machine", {}))
+        if found:
+            machines[f"{found['cpus']} cores ({found.get('processor')})"] = None
+        versions |= {name: value for name, value in found.items() if name not in _OF_MACHINE}
     named = ", ".join(f"{name} {value}" for name, value in sorted(versions.items()))
-    return f"{other.get('cpus')} cores ({other.get('processor')}), {named}" if other else "no machine"
+    return f"{' and, later, '.join(machines)}, {named}" if machines else "no machine"
 
 
 def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
