@@ -51,7 +51,7 @@ clean:  ## remove what the targets made, but for .venv and the JARs
 
 ##@ After every change
 
-check: setup  ## what needs no Java, Go or npm, for after every change (a minute and a half)
+check: setup  ## what needs no Java, Go or npm, for after every change (nine minutes beside other work)
 	$(PYTEST) --tier check
 
 lint: setup  ## ruff, mypy --strict, which package may import which, and habits of writing (.ci/words.py)

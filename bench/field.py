@@ -21,6 +21,7 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -105,21 +106,23 @@ def run(
         *more,
     ]
     path = os.pathsep.join([str(ROOT), str(ROOT / "storage"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-    except subprocess.TimeoutExpired:
-        return {**told, "failed": f"not done after {seconds:g} s"}
+    environment = {**os.environ, "PYTHONPATH": path}
+    pipe = subprocess.PIPE
+    # The writers are processes of that one, and end with it: one that goes on would slow down all runs after it.
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
+    ) as done:
+        try:
+            out, errors = done.communicate(timeout=seconds)
+        except BaseException as error:
+            os.killpg(done.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return {**told, "failed": f"not done after {seconds:g} s"}
+            raise
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        lines = errors.strip().splitlines() or [f"status {done.returncode}"]
         return {**told, "failed": lines[-1].removeprefix("refdelta: ")}
-    return {**json.loads(done.stdout)[0], **told}
+    return {**json.loads(out)[0], **told}
 
 
 # --- the page --------------------------------------------------------------------------------------------------------

@@ -57,8 +57,9 @@ class Shift:
 
     @property
     def over(self) -> bool:
-        """Whether there is no task left."""
-        return self.taken.value >= self.tasks or self.late
+        """Whether there is no task left, or nobody any more for whom to work: the process that began it was killed."""
+        parent = multiprocessing.parent_process()
+        return self.taken.value >= self.tasks or self.late or (parent is not None and not parent.is_alive())
 
 
 Job = Callable[[], Callable[[Shift], Any]]

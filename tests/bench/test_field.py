@@ -1,7 +1,8 @@
 """The picture of the field: the runs take turns, failures are told and are no figures, and the page has all of them."""
 
 import json
-import subprocess
+import time
+from pathlib import Path
 
 import field
 import pytest
@@ -131,10 +132,24 @@ def test_the_picture_has_a_panel_for_each_work_and_a_point_for_each_figure():
     assert [text.get_text() for text in second.get_yticklabels()] == ["c", "a"]
 
 
-def test_many_commits_are_a_work_of_their_own(monkeypatch):
-    def late(command, timeout, **_):
-        raise subprocess.TimeoutExpired(command, timeout)
-
-    monkeypatch.setattr(field.subprocess, "run", late)
-    found = [field.run(field.Work("a", "appends", 1), "/var/tmp", count, 1, {}, 0) for count in (999, 10_000)]
+def test_many_commits_are_a_work_of_their_own(tmp_path):
+    found = [field.run(field.Work("none", "appends", 1), str(tmp_path), count, 60, {}, 0) for count in (999, 10_000)]
     assert [one["mix"] for one in found] == ["appends", "appends, 10,000 commits"]
+    assert all("none" in one["failed"] for one in found)
+
+
+def test_the_writers_of_a_run_end_with_it(tmp_path):
+    """A Python of its own that has a process of its own, as ``refdelta bench`` has its writers."""
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/writer\nwait\n")
+    script.chmod(0o700)
+    told = field.run(field.Work("a", "appends", 1), str(tmp_path), 4, 2, {"a": str(script)}, 0)
+    assert told["failed"] == "not done after 2 s"
+    writer = int((tmp_path / "writer").read_text())
+    ended = time.monotonic() + 30
+    while time.monotonic() < ended and (state := Path(f"/proc/{writer}/stat")).exists():
+        if state.read_text().rpartition(")")[2].split()[0] == "Z":
+            break  # nobody waits for it
+        time.sleep(0.01)
+    else:
+        assert not Path(f"/proc/{writer}").exists()

@@ -97,6 +97,25 @@ def test_an_interrupt_leaves_nothing(process, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.tier("test")
+def test_writers_whose_race_is_killed_end(process, tmp_path):
+    """A writer that went on would write to the table of a race that nobody judges."""
+    with process("bench", tmp_path, "--writers", 2, "--seconds", 100) as running:
+        until = time.monotonic() + 60
+        while versions(tmp_path) < 4 and time.monotonic() < until:
+            time.sleep(0.05)
+        running.kill()
+    time.sleep(1)  # what they had begun
+    last = versions(tmp_path)
+    assert last >= 4
+    time.sleep(2)
+    assert versions(tmp_path) == last
+
+
+def versions(folder):
+    return len([*folder.rglob("_delta_log/*.json")])
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
