@@ -57,7 +57,7 @@ class Shift:
 
     @property
     def over(self) -> bool:
-        """Whether there is no task left, or nobody any more for whom to work: the process that began it was killed."""
+        """Whether there is no task left, or the process that began the race was killed."""
         parent = multiprocessing.parent_process()
         return self.taken.value >= self.tasks or self.late or (parent is not None and not parent.is_alive())
 
