@@ -42,7 +42,7 @@ ENGINES = (
 )
 THREADS = {"refdelta-group", "delta-spark"}
 LONG = 1_000
-"""So many commits of a run are a work of its own: the table's age counts."""
+"""A run of at least so many commits is a work of its own: it shows what the age of a table costs."""
 MIXES = ("appends", "batches", "ycsb-a", "ycsb-f", "payments", "late", "upserts")
 
 Line = Mapping[str, Any]
@@ -114,11 +114,11 @@ def run(
     ) as done:
         try:
             out, errors = done.communicate(timeout=seconds)
-        except BaseException as error:
-            os.killpg(done.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                return {**told, "failed": f"not done after {seconds:g} s"}
-            raise
+        except subprocess.TimeoutExpired:
+            return {**told, "failed": f"not done after {seconds:g} s"}
+        finally:
+            if done.poll() is None:
+                os.killpg(done.pid, signal.SIGKILL)
     if done.returncode:
         lines = errors.strip().splitlines() or [f"status {done.returncode}"]
         return {**told, "failed": lines[-1].removeprefix("refdelta: ")}
@@ -219,7 +219,7 @@ def _machine(lines: Sequence[Line]) -> str:
     versions: dict[str, str] = {}
     machines: dict[str, None] = {}
     for line in lines:
-        found = dict(line.get("machine", {}))
+        found = line.get("machine", {})
         if found:
             machines[f"{found['cpus']} cores ({found.get('processor')})"] = None
         versions |= {name: value for name, value in found.items() if name not in _OF_MACHINE}

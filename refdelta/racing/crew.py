@@ -57,7 +57,7 @@ class Shift:
 
     @property
     def over(self) -> bool:
-        """Whether there is no task left, or the process that began the race was killed."""
+        """Whether no task is left, the time is up, or the process that began the race was killed."""
         parent = multiprocessing.parent_process()
         return self.taken.value >= self.tasks or self.late or (parent is not None and not parent.is_alive())
 

@@ -149,7 +149,7 @@ def test_the_writers_of_a_run_end_with_it(tmp_path):
     ended = time.monotonic() + 30
     while time.monotonic() < ended and (state := Path(f"/proc/{writer}/stat")).exists():
         if state.read_text().rpartition(")")[2].split()[0] == "Z":
-            break  # nobody waits for it
+            break  # it has ended
         time.sleep(0.01)
     else:
         assert not Path(f"/proc/{writer}").exists()

@@ -99,7 +99,7 @@ def test_an_interrupt_leaves_nothing(process, tmp_path):
 
 @pytest.mark.tier("test")
 def test_writers_whose_race_is_killed_end(process, tmp_path):
-    """A writer that went on would write to the table of a race that nobody judges."""
+    """Otherwise they would go on to change a table whose race is not judged any more."""
     with process("bench", tmp_path, "--writers", 2, "--seconds", 100) as running:
         until = time.monotonic() + 60
         while versions(tmp_path) < 4 and time.monotonic() < until:

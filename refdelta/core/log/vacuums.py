@@ -54,7 +54,7 @@ class Vacuum(msgspec.Struct, frozen=True):
 
 
 def is_vacuum(info: Mapping[str, Any]) -> bool:
-    """Whether a commit is the begin or the end of a VACUUM, by its commitInfo."""
+    """Whether a commit begins or ends a VACUUM, by its commitInfo."""
     return info.get("operation") in (VACUUM_START, VACUUM_END)
 
 

@@ -380,8 +380,13 @@ class Snapshot:
         return later
 
     def _note_vacuums(self, later: Snapshot, commits: Sequence[Sequence[AnyAction]]) -> None:
-        """Note that none of these commits is of a VACUUM, if so, and if they are all between this version and a later
-        one: a writer that commits again and again then need not look.
+        """Note that a later version is without VACUUM, too, where this one is, and no commit between them is of one.
+
+        A writer that commits again and again need not look at the log then.
+
+        Args:
+            later: the later version.
+            commits: the actions of the commits between them; some may be missing, and nothing is noted then.
         """
         known = later.newest_checkpoint
         version, since_ms = known.without_vacuum
