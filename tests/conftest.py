@@ -15,7 +15,9 @@ import itertools
 import os
 import shlex
 import shutil
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # What tests write is small and soon gone. In memory no fsync waits for a disk.
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _has_room(_MEMORY):
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
+    if IN_CI and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_ToldAtOnce(config))
     if file := os.environ.get("REFDELTA_SECONDS"):
         import seconds
 
@@ -103,6 +107,35 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 _PYTHON = ".venv/bin/python" if Path(sys.prefix) == ROOT / ".venv" else "python"
+
+
+class _ToldAtOnce:
+    """On CI a run that takes too long is ended, and has no summary. So failed tests are named when they fail, and those
+    that run are named when a signal ends the run.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config, self._running = config, dict[str, float]()
+        signal.signal(signal.SIGTERM, self._end)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[nodeid] = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._running.pop(nodeid, None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None) or report.longreprtext
+            self._tell(f"FAILED {report.nodeid}: {str(crash).strip().partition(chr(10))[0]}")
+
+    def _end(self, *_: object) -> None:
+        for nodeid, since in self._running.items():
+            self._tell(f"RUNNING for {time.monotonic() - since:.0f} s: {nodeid}")
+        pytest.exit("the run was ended by a signal")
+
+    def _tell(self, text: str) -> None:
+        self._config.get_terminal_writer().line(f"\n{text}")
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own

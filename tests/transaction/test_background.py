@@ -7,6 +7,9 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
+import forks
 from refdelta.transaction import background
 
 
@@ -69,7 +72,12 @@ def test_a_publication_that_fails_ends_none_of_the_others(caplog):
     assert done == [1]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_no_fork_comes_in_between():
+    forks.alone(_fork_beside_a_task)
+
+
+def _fork_beside_a_task():
     done = []
     background.run("a", background.CHECKSUM, lambda: done.append(threading.Event().wait(0.1)))
     child = os.fork()

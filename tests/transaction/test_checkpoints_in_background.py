@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import forks
 from refdelta import CommitProperties, DeltaTable, write_deltalake
 from refdelta.core.log.segment import parse_last_checkpoint
 from refdelta.engine.log import checkpoint_write
@@ -237,24 +238,29 @@ def test_a_checkpoint_that_the_user_asks_for_comes_after_those_of_commits(tmp_pa
     assert parse_last_checkpoint((tmp_path / "_delta_log/_last_checkpoint").read_bytes()).version == 4
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_waits_and_the_child_has_its_own(tmp_path):
-    write_deltalake(tmp_path, ROW, configuration=EVERY_SECOND)
-    table = DeltaTable(tmp_path)
+    forks.alone(_fork_beside_a_checkpoint, tmp_path)
+
+
+def _fork_beside_a_checkpoint(path):
+    write_deltalake(path, ROW, configuration=EVERY_SECOND)
+    table = DeltaTable(path)
     append(table, 2)
     child = os.fork()
     if not child:
         status = 1
         try:
-            assert checkpoints(tmp_path) == [2]
+            assert checkpoints(path) == [2]
             append(table, 2)
             background.settle()
-            status = 0 if checkpoints(tmp_path) == [2, 4] else 2
+            status = 0 if checkpoints(path) == [2, 4] else 2
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     append(table, 2)
     background.settle()
-    assert checkpoints(tmp_path) == [2, 4, 6]
+    assert checkpoints(path) == [2, 4, 6]
     assert table.count() == 7
 
 

@@ -14,6 +14,7 @@ import warnings
 import pyarrow as pa
 import pytest
 
+import forks
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.transaction.transaction import Transaction
@@ -85,11 +86,14 @@ IN_CHILD = {
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("does", IN_CHILD)
 def test_a_forked_child_leaves_the_transaction_of_its_parent_alone(path, does):
+    forks.alone(_fork_beside_a_transaction, path, does)
+
+
+def _fork_beside_a_transaction(path, does):
     txns = [DeltaTable(path).begin()]
     txns[0].append(ROWS)
     before = data_files(path)
-    with warnings.catch_warnings(action="ignore"):  # newer Pythons warn of forks beside threads
-        child = os.fork()
+    child = os.fork()
     if not child:
         code = 1
         try:
@@ -103,27 +107,35 @@ def test_a_forked_child_leaves_the_transaction_of_its_parent_alone(path, does):
     assert DeltaTable(path).count() == 6
 
 
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
+def test_a_child_of_multiprocessing_leaves_it_alone(path):
+    forks.alone(_fork_by_multiprocessing, path)
+    assert DeltaTable(path).count() == 6
+
+
+def _fork_by_multiprocessing(path):
+    with DeltaTable(path).begin() as txn:
+        txn.append(ROWS)
+        child = multiprocessing.get_context("fork").Process(target=_drop_all, args=([txn],))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        txn.commit()
+
+
 def _drop_all(txns):
     assert refused(txns[0].commit)
     dropped(txns)
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
-def test_a_child_of_multiprocessing_leaves_it_alone(path):
-    with DeltaTable(path).begin() as txn:
-        txn.append(ROWS)
-        with warnings.catch_warnings(action="ignore"):
-            child = multiprocessing.get_context("fork").Process(target=_drop_all, args=([txn],))
-            child.start()
-        child.join()
-        assert child.exitcode == 0
-        txn.commit()
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_begins_its_own(path):
+    forks.alone(_write_in_a_child, path)
     assert DeltaTable(path).count() == 6
 
 
-def test_a_child_begins_its_own(path):
-    with warnings.catch_warnings(action="ignore"):
-        child = os.fork()
+def _write_in_a_child(path):
+    child = os.fork()
     if not child:
         code = 1
         try:
@@ -132,7 +144,6 @@ def test_a_child_begins_its_own(path):
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert DeltaTable(path).count() == 6
 
 
 # --- garbage ---------------------------------------------------------------------------------------------------------
