@@ -63,7 +63,7 @@ lint: setup  ## ruff, mypy --strict, which package may import which, and habits 
 
 ##@ Before a commit is shared
 
-test: setup  ## tests of all kinds, real Spark and real servers, too (about an hour on two cores); what needs Java 17, Go or npm skips without
+test: setup  ## tests of all kinds, real Spark and real servers, too (half an hour on two quiet cores); what needs Java 17, Go or npm skips without
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier test
 
