@@ -13,6 +13,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,13 +22,17 @@ _CALL = "import pickle, sys; function, arguments = pickle.load(sys.stdin.buffer)
 
 
 def alone(function: Callable[..., None], *arguments: Any) -> None:
-    """Call a function of a module of the tests in a new Python. What it raises there fails the test here."""
+    """Call a function of a module of the tests in a new Python. What it raises there fails the test here.
+
+    The test is skipped where there are no forks.
+    """
+    if not hasattr(os, "fork"):
+        pytest.skip("there is no fork")
     done = subprocess.run(
         [sys.executable, "-c", _CALL],
         input=pickle.dumps((function, arguments)),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=120,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )

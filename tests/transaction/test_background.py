@@ -7,8 +7,6 @@ import subprocess
 import sys
 import threading
 
-import pytest
-
 import forks
 from refdelta.transaction import background
 
@@ -72,7 +70,6 @@ def test_a_publication_that_fails_ends_none_of_the_others(caplog):
     assert done == [1]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_no_fork_comes_in_between():
     forks.alone(_fork_beside_a_task)
 

@@ -238,7 +238,6 @@ def test_a_checkpoint_that_the_user_asks_for_comes_after_those_of_commits(tmp_pa
     assert parse_last_checkpoint((tmp_path / "_delta_log/_last_checkpoint").read_bytes()).version == 4
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_waits_and_the_child_has_its_own(tmp_path):
     forks.alone(_fork_beside_a_checkpoint, tmp_path)
 

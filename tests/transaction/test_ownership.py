@@ -83,7 +83,6 @@ IN_CHILD = {
 }
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("does", IN_CHILD)
 def test_a_forked_child_leaves_the_transaction_of_its_parent_alone(path, does):
     forks.alone(_fork_beside_a_transaction, path, does)
@@ -107,7 +106,6 @@ def _fork_beside_a_transaction(path, does):
     assert DeltaTable(path).count() == 6
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
 def test_a_child_of_multiprocessing_leaves_it_alone(path):
     forks.alone(_fork_by_multiprocessing, path)
     assert DeltaTable(path).count() == 6
@@ -128,7 +126,6 @@ def _drop_all(txns):
     dropped(txns)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_begins_its_own(path):
     forks.alone(_write_in_a_child, path)
     assert DeltaTable(path).count() == 6
