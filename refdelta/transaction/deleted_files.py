@@ -6,6 +6,7 @@ that was in progress at the snapshot is no winner, so it is looked for in the lo
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -26,14 +27,14 @@ from refdelta.core.log.vacuums import (
     is_vacuum,
 )
 from refdelta.engine.log.listing import list_log
-from refdelta.engine.log.store_clock import store_time, time_of_newest
+from refdelta.engine.log.store_clock import earlier, store_time, time_of_newest
 from refdelta.engine.parquet.files import store_errors
 from refdelta.engine.work.executor import ThreadExecutor
 from refdelta.errors import ConflictDetails
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -44,8 +45,8 @@ _WORKERS = 16
 _AT_ONCE = 100
 """The number of commits that are fetched at once: few round trips for a long history, and bounded memory."""
 
-_FIRST_LISTED, _GROWTH = 10, 10
-"""The number of versions of the first listing, and the factor to the next one."""
+_FIRST_AT_ONCE, _GROWTH = 10, 10
+"""The number of versions that are looked at first, and the factor to the next ones."""
 
 _CLOCKS_DIFFER_MS = {False: 10, True: 2_000}
 """For a local and for a remote store, the rounding of times up to which a VACUUM is found that began when its files
@@ -93,9 +94,9 @@ def vacuums_in_progress(snapshot: Snapshot, since_ms: int = 0, now_ms: int | Non
         now_ms: the time, in milliseconds since 1970; None for that of the store.
     """
     if now_ms is None:
-        # By a clock that is hours ahead a VACUUM in progress would have ended. The time of the newest commit costs no
-        # request, and by it at most more of them are in progress.
-        found = vacuums_in_progress(snapshot, since_ms, time_of_newest(snapshot))
+        # By a clock that is hours ahead a VACUUM in progress would have ended. An earlier time costs no request, and by
+        # it at most more of them are in progress.
+        found = vacuums_in_progress(snapshot, since_ms, _earlier_time(snapshot))
         return found and vacuums_in_progress(snapshot, since_ms, store_time(snapshot.store))
     known = snapshot.newest_checkpoint
     oldest_ms = max(_oldest_ms(snapshot, since_ms), now_ms - LONGEST_MS)
@@ -128,13 +129,27 @@ def _oldest_ms(snapshot: Snapshot, since_ms: int) -> int:
     return since_ms - _CLOCKS_DIFFER_MS[snapshot.store.capabilities.remote]
 
 
+def _earlier_time(snapshot: Snapshot) -> int:
+    """The present by the clock of the store, or an earlier time, in milliseconds since 1970."""
+    segment, now_ms = snapshot.segment, time.time_ns() // 1_000_000
+    # The time of a commit in a catalog is that of its writer's clock; checkpoints and version 0 have the store's.
+    files = segment.checkpoint.files if segment.checkpoint else [one for one in segment.commits[:1] if not one.version]
+    made_ms = files[0].mtime_ms if snapshot.is_managed and files else None
+    # By a time that is much earlier, a long log would be read.
+    if made_ms is not None and now_ms - made_ms < LONGEST_MS:
+        return earlier(now_ms, made_ms)
+    return time_of_newest(snapshot)
+
+
 def _newest_first(snapshot: Snapshot, seen_to: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
     """Version, file time and a function that returns the commitInfo of the commits up to a snapshot, newest first. Most
     callers end after those that follow ``seen_to``.
     """
     store = snapshot.store
     if store.capabilities.remote:
-        yield from _listed(store, snapshot.version + 1, min(_FIRST_LISTED, snapshot.version - seen_to))
+        alone = (one for one in snapshot.segment.commits if one.version == one.hi)
+        shown = {one.version: one.mtime_ms for one in alone if one.mtime_ms is not None}
+        yield from _at_once(store, snapshot.version + 1, min(_FIRST_AT_ONCE, snapshot.version - seen_to), shown)
         return
     # A listing of a long log takes longer than a look at its last files.
     with store_errors("read the log"), suppress(ObjectNotFoundError):  # older versions were cleaned up
@@ -148,17 +163,32 @@ def _commit_info(store: Store, key: str) -> dict[str, Any]:
         return commit_info_of(store.get(key))
 
 
-def _listed(store: Store, end: int, count: int) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
+def _at_once(
+    store: Store, end: int, count: int, shown: Mapping[int, int]
+) -> Iterator[tuple[int, int, Callable[[], dict[str, Any]]]]:
+    """The same of the commits before ``end`` with few round trips: ``count`` commits first, then more and more. The log
+    is listed for those whose time is not in ``shown``.
+    """
     while end > 0:
         start = max(0, end - count)
-        names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in list_log(store, start))
-        times = [(name.version, ms) for name, ms in names if name and name.kind == "commit" and name.version < end]
+        times = [(version, shown[version]) for version in range(start, end) if version in shown]
+        if len(times) < end - start:
+            names = ((parse_log_name(key), mtime_ms) for key, _, mtime_ms in list_log(store, start))
+            times = [(name.version, ms) for name, ms in names if name and name.kind == "commit" and name.version < end]
         if not times:
             return  # older versions were cleaned up
         for at in range(0, len(times), _AT_ONCE):
             some = times[::-1][at : at + _AT_ONCE]
             with store_errors("read the log"):
-                contents = store.get_many([commit_key(version) for version, _ in some])
+                try:
+                    contents = store.get_many([commit_key(version) for version, _ in some])
+                except ObjectNotFoundError:  # cleaned up
+                    if not shown:
+                        raise
+                    contents = []
+            if not contents:
+                yield from _at_once(store, some[0][0] + 1, count, {})
+                return
             for (version, time_ms), data in zip(some, contents, strict=True):
                 yield version, time_ms, partial(commit_info_of, data)
         end, count = start, count * _GROWTH

@@ -8,7 +8,10 @@ import time
 import pytest
 
 from backends.tables import NOW, VECTORS, files, ids, numbers, objects, opened, paths, write
-from refdelta import errors
+from refdelta import AddAction, errors
+from refdelta.core.log.actions import CommitInfo
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.paths import commit_key
 from refdelta.engine.log import file_committer, store_clock
 from refdelta.engine.log.location import open_location
 from refdelta.operations.maintenance import vacuum
@@ -91,6 +94,27 @@ def test_a_stale_handle_revives_no_version_that_cleanup_removed(place, monkeypat
     with pytest.raises(errors.CommitFailedError, match="cleaned up"):
         stale.commit()
     assert (ids(place), objects(place)) == ([0, 1, 2, 3], before - mine)
+
+
+def test_a_handle_may_have_listed_commits_that_cleanup_removed(place):
+    """Commits of files from elsewhere look for a VACUUM in progress, in all commits of the last day."""
+    for number in range(5):
+        write(place, numbers(number), mode="append")
+    handle, store = opened(place), open_location(place.uri, place.options)
+    opened(place).create_checkpoint()
+    store.delete([commit_key(version) for version in (0, 1)])
+    add = AddAction("f.parquet", 1, {}, 1, True, '{"numRecords":1}')
+    handle.create_write_transaction([add], "append", handle.schema())
+    assert len(opened(place).files()) == 6
+    handle = opened(place)
+    start = {"operation": "VACUUM START", "operationParameters": {}, "timestamp": time.time_ns() // 1_000_000}
+    store.put(commit_key(6), encode_commit([CommitInfo(fields=start)]))
+    late = opened(place)
+    opened(place).create_checkpoint()
+    store.delete([commit_key(version) for version in range(2, 6)])
+    with pytest.raises(errors.ConcurrentDeleteReadException) as caught:
+        late.create_write_transaction([add], "append", handle.schema())
+    assert caught.value.conflict.version == 6
 
 
 def test_vacuum_takes_what_no_version_needs_and_leftovers(place, monkeypatch):

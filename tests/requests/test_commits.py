@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import AddAction, DeltaTable, errors, settle, write_deltalake
+from refdelta.catalog import SqlCatalog
 from refdelta.cli import main
 from refdelta.core.log.actions import Add, CommitInfo
 from refdelta.core.log.codec import encode_commit
@@ -121,7 +122,7 @@ def test_appends_over_a_change_that_the_handle_has_not_seen(proxy, place, four, 
     assert opened(place).count() == 60
 
 
-def test_commits_of_files_that_are_there(proxy, four, told):
+def test_commits_of_files_that_are_there(proxy, place, four, told):
     write_deltalake(four, ROW, mode="append")
     proxy.reset()
     stats = json.dumps({"numRecords": 10})
@@ -133,6 +134,26 @@ def test_commits_of_files_that_are_there(proxy, four, told):
     four.settle()
     assert proxy.counts == told("write-24")
     assert four.count() == 70
+    table = opened(place)
+    proxy.reset()
+    table.create_write_transaction([AddAction("h", 1, {}, 1, True, stats)], "append", ROW.schema)
+    table.settle()
+    assert proxy.counts == told("write-25")
+
+
+def test_commits_to_a_catalog_of_files_that_are_there(proxy, place, told, tmp_path):
+    stats = json.dumps({"numRecords": 10})
+    found = f"sqlite:///{tmp_path}/catalog.db"
+    with SqlCatalog(found, storage_options=place.options, locations=[place.uri]) as catalog:
+        catalog.create_table("t", ROW.schema, place.uri, commits="inline")
+        table = catalog.table("t")
+        proxy.reset()
+        table.create_write_transaction([AddAction("f", 1, {}, 1, True, stats)], "append", ROW.schema)
+        assert proxy.counts == told("write-26")
+        proxy.reset()
+        table.create_write_transaction([AddAction("g", 1, {}, 1, True, stats)], "append", ROW.schema)
+        assert proxy.counts == told("write-27")
+        assert (table.version(), len(table.files())) == (2, 2)
 
 
 def test_statements(proxy, place, told):
