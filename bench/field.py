@@ -38,7 +38,8 @@ from matplotlib.ticker import FuncFormatter
 ROOT = Path(__file__).parents[1]
 ENGINES = (
     *("refdelta", "refdelta-files", "refdelta-catalog", "refdelta-intents", "refdelta-group"),
-    *("deltalake", "deltalake:tuned", "delta-spark", "pyiceberg", "pyiceberg:tuned", "lance", "ducklake"),
+    *("deltalake", "deltalake:tuned", "delta-spark", "pyiceberg", "pyiceberg:tuned", "lance"),
+    *("ducklake", "ducklake:tuned"),
 )
 THREADS = {"refdelta-group", "delta-spark"}
 LONG = 1_000
@@ -275,7 +276,7 @@ def _cells(good: Sequence[Line]) -> list[str]:
 def _reason(text: str) -> str:
     if "than the commits explain" in text or "not in the log" in text:
         return f"**wrong**: {text.rpartition(': ')[2]}"
-    return f"no figure: {text.rpartition('Error: ')[2]}".replace("|", "\\|")[:120]
+    return f"no figure: {text.rpartition(': ')[2]}".replace("|", "\\|")[:120]
 
 
 def plot(lines: Iterable[Line]) -> Figure:

@@ -193,6 +193,34 @@ def test_the_url_of_ducklakes_database_is_in_no_error(tmp_path, monkeypatch):
         find_engine("ducklake", database="sqlite:///a.db")
 
 
+@pytest.mark.parametrize("database", ["", "postgresql://a@127.0.0.1/b"])
+def test_the_settings_of_ducklake(tmp_path, monkeypatch, database):
+    import duckdb
+
+    told = []
+
+    class Connection:
+        def install_extension(self, name):
+            pass
+
+        load_extension = install_extension
+
+        def execute(self, sql):
+            told.append(sql)
+
+        sql = execute
+
+    monkeypatch.setattr(of_ducklake.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(duckdb, "connect", Connection)
+    for settings in ("defaults", "tuned"):
+        find_engine("ducklake", settings=settings, database=database).open(str(tmp_path / "t"), APPENDS, {})
+    plain, retries, tuned = told
+    assert (retries, "META_JOURNAL_MODE" in plain) == ("SET ducklake_max_retry_count = 100", False)
+    assert ("META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 5000" in tuned) == (not database)
+    with pytest.raises(errors.InvalidArgumentError, match="'defaults' or 'tuned'"):
+        find_engine("ducklake", settings="best")
+
+
 def _refuses(self, name):
     import duckdb
 
@@ -206,7 +234,7 @@ def test_the_statements_of_ducklake(tmp_path, monkeypatch, mix):
 
     lakes = {}
 
-    def connected(folder, _):
+    def connected(folder, _, **settings):
         Path(folder).mkdir(exist_ok=True)
         if folder not in lakes:
             lakes[folder] = duckdb.connect()

@@ -15,10 +15,17 @@ from typing import Any
 import pyarrow as pa
 
 from refdelta.errors import InvalidArgumentError
+from refdelta.racing.engines import is_tuned
 from refdelta.racing.engines.other_forms import name_of
 from refdelta.racing.engines.rivals import RivalEngine, RivalHands
 from refdelta.racing.mixes import Mix, Statement, first_pieces
 from refdelta.racing.throughput import Acknowledged
+
+TUNED_RETRIES = 100
+"""``ducklake_max_retry_count`` of ``settings=tuned``; the default is 10."""
+
+TUNED_SQLITE = "META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 5000"
+"""What ``ATTACH`` offers to several writers of a catalog in SQLite: readers do not wait, and writers wait for 5 s."""
 
 
 class DuckLakeHands(RivalHands):
@@ -62,9 +69,10 @@ class DuckLakeHands(RivalHands):
 
 
 class DuckLakeEngine(RivalEngine):
-    """DuckLake at its defaults, in a local folder.
+    """DuckLake, in a local folder.
 
     Args:
+        settings: ``defaults``, or ``tuned`` for :data:`TUNED_RETRIES` and, of SQLite, :data:`TUNED_SQLITE`.
         database: the URL of a database of PostgreSQL for the catalog, as SQLAlchemy or libpq write it; each race has a
             schema of its own there. Empty for SQLite, beside the data.
     """
@@ -73,8 +81,9 @@ class DuckLakeEngine(RivalEngine):
     module = "duckdb"
     packages = ("duckdb",)
 
-    def __init__(self, database: str = "") -> None:
+    def __init__(self, settings: str = "defaults", database: str = "") -> None:
         super().__init__()
+        self._tuned = is_tuned(settings)
         if database and not database.startswith("postgresql"):
             raise InvalidArgumentError("the database of ducklake is one of PostgreSQL: postgresql://...")
         self._database = database
@@ -84,7 +93,7 @@ class DuckLakeEngine(RivalEngine):
         if storage_options or "://" in folder:
             raise InvalidArgumentError("the engine ducklake races in a local folder")
         os.makedirs(folder)  # noqa: PTH103 - the folder is a string to every engine
-        connection = _connected(folder, self._database)
+        connection = _connected(folder, self._database, tuned=self._tuned)
         connection.execute("CREATE TABLE lake.t (id BIGINT, n BIGINT)")
         hands = DuckLakeHands(connection, mix)
         for piece in first_pieces(mix):
@@ -93,14 +102,14 @@ class DuckLakeEngine(RivalEngine):
 
     def open(self, folder: str, mix: Mix, storage_options: Mapping[str, str]) -> DuckLakeHands:
         """See :meth:`RivalEngine.open`."""
-        return DuckLakeHands(_connected(folder, self._database), mix)
+        return DuckLakeHands(_connected(folder, self._database, tuned=self._tuned), mix)
 
     def rows(self, folder: str, storage_options: Mapping[str, str]) -> pa.Table:
         """See :meth:`RivalEngine.rows`."""
-        return _connected(folder, self._database).sql("SELECT id, n FROM lake.t").to_arrow_table()
+        return _connected(folder, self._database, tuned=self._tuned).sql("SELECT id, n FROM lake.t").to_arrow_table()
 
 
-def _connected(folder: str, database: str) -> Any:
+def _connected(folder: str, database: str, *, tuned: bool) -> Any:
     import duckdb
 
     connection = duckdb.connect()
@@ -123,6 +132,10 @@ def _connected(folder: str, database: str) -> Any:
     if database:
         catalog = f"ducklake:postgres:{database.replace('+psycopg', '', 1)}"
         options += f", METADATA_SCHEMA {_quoted(name_of(folder).partition('.')[2])}"
+    elif tuned:
+        options += f", {TUNED_SQLITE}"
+    if tuned:
+        connection.execute(f"SET ducklake_max_retry_count = {TUNED_RETRIES}")
     try:
         connection.execute(f"ATTACH {_quoted(catalog)} AS lake ({options})")
     except duckdb.Error as error:
