@@ -21,6 +21,7 @@ import argparse
 import itertools
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -167,6 +168,8 @@ def page(lines: Sequence[Line]) -> str:
     ]
     for place, here in by_place(lines).items():
         parts.append(f"## {place}\n")
+        if put := re.search(r"put=(\d+)", here[0].get("distance") or ""):
+            parts.append(_ONE_PUT.format(put=int(put[1]), rate=1000 / int(put[1])))
         for mix in dict.fromkeys(line["mix"] for line in here):
             by = groups(here)
             parts.append(f"### {place}: {mix}\n")
@@ -206,6 +209,11 @@ By `python bench/field.py` with {asked}, {when}; {machine}. [How to run it](guid
 ![{alt}]({picture})
 """
 
+_ONE_PUT = """At P = {put} ms a put, one conditional put a version allows 1/P = {rate:.1f} versions a second of a
+table, whatever the format. A writer that loses the put reads what it has lost to and puts again, so that
+the rate of many writers is below that, and rises beyond it only where a version has several transactions.
+"""
+
 PICTURE, ALT = "pictures/field.svg", "Commits a second of each engine at each work, a point a number of writers"
 
 
@@ -234,6 +242,9 @@ def _bounds(by: Mapping[tuple[str, str, int], Sequence[Line]]) -> str:
     rows = [f"| {engine} | {BOUNDS.get(engine, '')} |" for engine in engines]
     return "\n".join(["| engine | what bounds its commits |", "|---|---|", *rows, ""])
 
+
+_LONGEST_REASON = 100
+"""In characters; of a longer one the innermost cause is shown."""
 
 _COLUMNS = ("commits/s", "p50 ms", "p99 ms", "aborts a commit", "CPU ms", "growth", "requests", "$ a thousand")
 
@@ -284,9 +295,10 @@ def _is_wrong(text: str) -> bool:
 def _reason(text: str) -> str:
     if _is_wrong(text):
         return f"**wrong**: {text.rpartition(': ')[2]}"
-    # The innermost cause; an assertion of DuckDB has a stack trace behind it.
-    cause = text.partition(r"\n")[0].rpartition(": ")[2]
-    return f"no figure: {cause}".replace("|", "\\|")[:120]
+    # An assertion of DuckDB has a stack trace behind it.
+    told = text.partition(r"\n")[0].rpartition("Error: ")[2]
+    short = told if len(told) <= _LONGEST_REASON else told.rpartition(": ")[2]
+    return f"no figure: {short[:_LONGEST_REASON]}".replace("|", "\\|")
 
 
 def plot(lines: Iterable[Line]) -> Figure:

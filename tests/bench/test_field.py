@@ -68,6 +68,24 @@ def test_figures_are_medians_and_who_is_wrong_has_none():
     assert "a 1.0, b 1.0" in text
 
 
+def test_who_is_wrong_once_has_no_figure():
+    wrong = "the log or the rows differ: appends: other rows than the commits explain: 9, and not 10"
+    lines = [_line("a"), _line("a", failed=wrong), _line("a", failed="not done after 9 s"), _line("a"), _line("b")]
+    assert "| a | **wrong**: 9, and not 10 |  |  |  |  |" in field.page(lines).splitlines()
+    assert [len(line.get_xdata()) for line in field.plot(lines).axes[0].get_lines()] == [1]
+
+
+def test_a_long_reason_is_its_cause_and_has_no_stack():
+    query = f'Failed to prepare query "SELECT type FROM {"a" * 100}"'
+    reasons = [
+        f"writer 6 failed: Error: Failed to look: {query}: database is locked",
+        r"writer 1 failed: INTERNAL Error: no file for a | b\n\nStack Trace:\n\n/lib/x.so: 0x7f\nmore: see",
+    ]
+    text = field.page([_line(str(at), failed=reason) for at, reason in enumerate(reasons)])
+    assert "| 0 | no figure: database is locked |" in text
+    assert r"| 1 | no figure: no file for a \| b |" in text
+
+
 def test_requests_and_their_price_are_medians_of_the_runs_that_counted_them():
     costs = [{"requests": {"PUT": 2.0, "GET": count}, "dollars": dollars} for count, dollars in ((1, 0.3), (3, 0.1))]
     lines = [_line("a", rate=1.0), *({**_line("a", rate=1.0), "costs": one} for one in costs)]
@@ -81,6 +99,7 @@ def test_each_place_has_tables_and_pictures_of_its_own():
     near, away = text.partition("## S3, put 60, get 25 ms\n")[::2]
     assert "| a | 5.0 |" in near
     assert "| a | 9.0 |" in away
+    assert ("1/P = 16.7 versions a second" in near, "1/P = 16.7 versions a second" in away) == (False, True)
     assert "| a:tuned | 8.0 |" in away
     near, away = (axes.get_title(loc="left") for axes in field.plot(lines).axes)
     assert (near, away) == ("Local disk: appends", "S3: appends")
