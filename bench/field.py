@@ -175,7 +175,8 @@ def page(lines: Sequence[Line]) -> str:
             parts.append(f"### {place}: {mix}\n")
             counts = sorted({writers for _, one, writers in by if one == mix})
             parts += [_table(by, mix, writers) for writers in counts]
-    return "\n".join([*parts, _PUBLISHED.read_text()])
+    # Its links are from its own folder, where the site shows it, too.
+    return "\n".join([*parts, _PUBLISHED.read_text().replace("](../docs/", "](")])
 
 
 def by_place(lines: Iterable[Line]) -> dict[str, list[Line]]:
