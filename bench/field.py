@@ -328,7 +328,7 @@ def plot(lines: Iterable[Line]) -> Figure:
             if points:
                 label = f"{count} writer{'s' * (count > 1)}"
                 axes.plot(*zip(*points, strict=True), look.marker, color=look.light, label=label)
-        axes.set_title(title, loc="left")
+        axes.set_title(title, loc="left", x=-0.3, fontsize="medium")
         axes.set_yticks(range(len(engines)), engines)
         axes.set_ylim(-0.7, len(engines) - 0.3)
         axes.set_xscale("log")

@@ -25,7 +25,7 @@ TUNED_RETRIES = 100
 """``ducklake_max_retry_count`` of ``settings=tuned``; the default is 10."""
 
 TUNED_SQLITE = "META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 5000"
-"""What ``ATTACH`` offers to several writers of a catalog in SQLite: readers do not wait, and writers wait for 5 s."""
+"""Options of ``ATTACH`` for several writers of a catalog in SQLite: readers do not wait, and writers wait for 5 s."""
 
 
 class DuckLakeHands(RivalHands):
