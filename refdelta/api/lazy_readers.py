@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _ROW = "row\n"
 _BATCH_ROWS = 2**16
-_AT_ONCE = 64  # plans of Polars that are one
+_TOGETHER_BYTES = 2**27  # of files with deleted rows that Polars reads as a whole, beside each other
+_AT_ONCE = 64  # of them at most
 _FEW = 50_000  # deleted rows, of which Polars compares each batch with a list
 
 
@@ -97,9 +98,14 @@ def _frames(
     with missing_files(scan.store, snapshot.version):
         read_by_polars = bool(columns and foreign.files) and foreign.problem(POLARS) is None
     if read_by_polars:
-        for plans in at_most(_plans(pruned, foreign.found, kinds), lambda _: 1, _AT_ONCE):
+        planned_files = _plans(pruned, foreign.found, kinds)
+        for chunk in at_most(planned_files, lambda one: max(one[1], _TOGETHER_BYTES // _AT_ONCE), _TOGETHER_BYTES):
+            plans = [plan if predicate is None else plan.filter(predicate) for plan, _ in chunk]
+            if len(plans) > 1 and n_rows is None:
+                # Polars reads a plan after the other of a concatenation, and these beside each other.
+                yield from pl.collect_all(plans, engine="streaming")
+                continue
             read = pl.concat(plans) if len(plans) > 1 else plans[0]
-            read = read if predicate is None else read.filter(predicate)
             read = read if n_rows is None else read.head(n_rows)
             yield from read.collect_batches(chunk_size=_BATCH_ROWS)
         return
@@ -120,18 +126,18 @@ def _pruned(scan: Scan, sql: str) -> Scan:
     return replace(scan, files=scan.files.filter(found.keep))
 
 
-def _plans(scan: Scan, found: Sequence[ForeignFile], kinds: Any) -> Iterator[pl.LazyFrame]:
-    """The live rows of files, each read once by Polars.
+def _plans(scan: Scan, found: Sequence[ForeignFile], kinds: Any) -> Iterator[tuple[pl.LazyFrame, int]]:
+    """The live rows of files, each read once by Polars, and the size of the files in bytes.
 
     A file with deleted rows has a plan of its own, since rows are numbered through all files of a plan: the numbers of
     its rows do not depend on any count of another file's rows.
     """
     for group in grouped(found):
         if group[0].file.deletion_vector is None:
-            yield _plan(scan, group, kinds)
+            yield _plan(scan, group, kinds), _TOGETHER_BYTES  # by itself: of any number of files
         else:
             for one in group:
-                yield _plan(scan, [one], kinds)
+                yield _plan(scan, [one], kinds), one.file.size or _TOGETHER_BYTES
 
 
 def _plan(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame:
