@@ -296,7 +296,7 @@ def _is_wrong(text: str) -> bool:
 def _reason(text: str) -> str:
     if _is_wrong(text):
         return f"**wrong**: {text.rpartition(': ')[2]}"
-    # An assertion of DuckDB has a stack trace behind it.
+    # DuckDB adds a stack trace to the message of an internal error.
     told = text.partition(r"\n")[0].rpartition("Error: ")[2]
     short = told if len(told) <= _LONGEST_REASON else told.rpartition(": ")[2]
     return f"no figure: {short[:_LONGEST_REASON]}".replace("|", "\\|")

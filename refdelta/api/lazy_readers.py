@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _ROW = "row\n"
 _BATCH_ROWS = 2**16
-_TOGETHER_BYTES = 2**27  # of files with deleted rows that Polars reads as a whole, beside each other
-_AT_ONCE = 64  # of them at most
+_TOGETHER_BYTES = 2**27  # of the files of several plans, which Polars reads as a whole, beside each other
+_AT_ONCE = 64  # plans at most
 _FEW = 50_000  # deleted rows, of which Polars compares each batch with a list
 
 
@@ -133,11 +133,8 @@ def _plans(scan: Scan, found: Sequence[ForeignFile], kinds: Any) -> Iterator[tup
     its rows do not depend on any count of another file's rows.
     """
     for group in grouped(found):
-        if group[0].file.deletion_vector is None:
-            yield _plan(scan, group, kinds), _TOGETHER_BYTES  # by itself: of any number of files
-        else:
-            for one in group:
-                yield _plan(scan, [one], kinds), one.file.size or _TOGETHER_BYTES
+        for files in [group] if group[0].file.deletion_vector is None else [[one] for one in group]:
+            yield _plan(scan, files, kinds), sum(one.file.size or _TOGETHER_BYTES for one in files)
 
 
 def _plan(scan: Scan, group: Sequence[ForeignFile], kinds: Any) -> pl.LazyFrame:
