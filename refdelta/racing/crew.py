@@ -51,6 +51,11 @@ class Shift:
             return number
 
     @property
+    def begun(self) -> int:
+        """The number of tasks that were taken, by all members."""
+        return int(self.taken.value)
+
+    @property
     def late(self) -> bool:
         """Whether the time is up."""
         return time.monotonic() >= self.until
@@ -59,7 +64,7 @@ class Shift:
     def over(self) -> bool:
         """Whether no task is left, the time is up, or the process that began the race was killed."""
         parent = multiprocessing.parent_process()
-        return self.taken.value >= self.tasks or self.late or (parent is not None and not parent.is_alive())
+        return self.begun >= self.tasks or self.late or (parent is not None and not parent.is_alive())
 
 
 Job = Callable[[], Callable[[Shift], Any]]

@@ -48,6 +48,8 @@ GROUP = "refdelta.bench_engines"
 """The entry points of packages with a :class:`BenchEngine`."""
 _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
+_MOST_LOST = 100
+"""How often in a row a task may lose while no writer begins another: one that wins does. More, and none can win."""
 _LEAST_GROWN = 100
 MOST_TABLES = 1_000
 """The greatest number of tables of a race."""
@@ -605,8 +607,12 @@ def _insist(
 
     A writer that lost waits for a random time before the next attempt, about as long as an attempt takes and twice as
     long each time: writers that repeat at once lose to each other again.
+
+    Raises:
+        RaceFailedError: no attempt can succeed.
     """
     began = time.monotonic()
+    begun, since = shift.begun, 0
     for lost in itertools.count():
         started = time.monotonic()
         try:
@@ -619,6 +625,11 @@ def _insist(
             _lost(tally, error)
             if shift.late:
                 return True
+            if begun != shift.begun:
+                begun, since = shift.begun, lost
+            elif lost - since >= _MOST_LOST:
+                last = f"{type(error).__name__}: {error}"
+                raise RaceFailedError(f"no writer got on while task {task} lost {_MOST_LOST} times: {last}") from error
             attempt = time.monotonic() - started
             time.sleep(drawn.uniform(0, min(_LONGEST_PAUSE_SECONDS, attempt * 2 ** min(lost, 30))))
             continue

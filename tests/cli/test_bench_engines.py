@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors
-from refdelta.racing import find_engine, race
+from refdelta.racing import find_engine, race, throughput
 from refdelta.racing.engines import ENGINES, of_ducklake
 from refdelta.racing.engines.of_deltalake import DeltalakeEngine, DeltalakeHands
 from refdelta.racing.engines.other_forms import GroupEngine
@@ -101,6 +101,28 @@ def test_a_database_of_ones_own(cli, tmp_path, engine):
 def test_each_of_several_tables_has_its_share(tmp_path, engine, mix):
     told = _raced(tmp_path, engine, mix, tables=3, threads=engine in OF_ONE_PROCESS)
     assert (told.problems, told.commits, told.tables) == ((), 9, 3)
+
+
+@pytest.mark.sample(check=6)
+@pytest.mark.parametrize("after", ["append", "correct", "upsert"])
+@pytest.mark.parametrize("before", ["correct", "upsert"])
+@pytest.mark.parametrize("engine", [*OWN, *OTHERS])
+def test_who_lost_does_it_again_and_wins(tmp_path, engine, before, after):
+    """A handle that was opened before another writer's change moves on when it has lost, if it has not before."""
+    by, mix = find_engine(engine), Mix({before: 1, after: 1}, 100, 2)
+    first = next(task for task in range(100) if mix.kind(task) == before)
+    second = next(task for task in range(first + 1, 100) if mix.kind(task) == after)
+    by.prepare(str(tmp_path / "t"), mix, {})
+    other, late = (by.open(str(tmp_path / "t"), mix, {}) for _ in range(2))
+    done = [(first, other.commit(first))]
+    try:
+        done.append((second, late.commit(second)))
+    except late.aborts:
+        done.append((second, late.commit(second)))
+    for hands in (other, late):
+        getattr(hands, "close", lambda: None)()
+    tally = Tally([RaceCommit(task, told.version, 1, 0.0, 1.0, told.member) for task, told in done])
+    assert by.check(str(tmp_path / "t"), mix, [tally], {}) == []
 
 
 def test_a_loss_in_one_of_several_tables_names_it(tmp_path):
@@ -270,6 +292,13 @@ class _Stale(DeltalakeHands):
             self._table.update({"n": str(row["n"])}, predicate=f"id = {row['id']}")
 
 
+class _Losing(DeltalakeHands):
+    """Every update loses, whatever others do."""
+
+    def update(self, wanted):
+        raise self.aborts[0]("it lost")
+
+
 class Wrong(DeltalakeEngine):
     """An engine with such hands."""
 
@@ -293,3 +322,11 @@ def test_lost_work_is_found_by_the_rows(tmp_path, hands, mix, words):
     _Forgetful.appended = 0
     how = {"mix": mix, "writers": 1, "threads": True, "warm_up": 0, "commits": 9 if mix is APPENDS else 20}
     assert race(str(tmp_path), engine=Wrong(hands), **how).problems == (words,)
+
+
+def test_an_engine_that_never_wins_ends_the_race(tmp_path, monkeypatch):
+    monkeypatch.setattr(throughput, "_MOST_LOST", 7)
+    mix = Mix({"append": 1, "correct": 1}, rows=100)
+    with pytest.raises(errors.DeltaError, match=r"no writer got on while task \d+ lost 7 times: CommitFailedError: it"):
+        race(str(tmp_path), engine=Wrong(_Losing), mix=mix, writers=2, threads=True, warm_up=0, commits=20)
+    assert [*tmp_path.iterdir()] == []

@@ -34,8 +34,14 @@ class DeltalakeHands(RivalHands):
         self._table = deltalake.DeltaTable(folder, storage_options=dict(storage_options))
 
     def append(self, rows: pa.Table) -> None:
-        """Without looking for the newest version: deltalake's retries do."""
-        self._deltalake.write_deltalake(self._table, rows, mode="append", **self._how)
+        """Without looking for the newest version: deltalake's retries do. But they compare each commit since the
+        handle's version, and one of them that deletes rows is a conflict again and again: the handle has to move.
+        """
+        try:
+            self._deltalake.write_deltalake(self._table, rows, mode="append", **self._how)
+        except self.aborts:
+            self._table.update_incremental()
+            raise
 
     def delete(self, predicate: str) -> None:
         """See :meth:`RivalHands.delete`."""
