@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import itertools
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -185,7 +187,8 @@ def map_as_lists(array: pa.Array) -> pa.Array:
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values, or None, as an array: same as ``pa.array``, but ASCII strings, numbers and booleans do not load pandas.
+    """Values, or None, as an array: same as ``pa.array``, but ASCII strings, integers, doubles, decimals, days and
+    booleans do not load pandas.
 
     Arrow imports pandas, if it is installed, when it converts the first value: that takes longer than reading a table's
     log, and as much memory as a list of 100,000 files.
@@ -194,7 +197,8 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_null(kind) or (convert is not None and all_missing(values)):
         return pa.nulls(len(values), kind)
     if convert is None:
-        return pa.array(values, kind)
+        digits = _digits(values) if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind) else None
+        return pa.array(values, kind) if digits is None else array_of(digits, pa.string()).cast(kind)
     try:
         buffers = convert(values)
         known = None
@@ -204,6 +208,11 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if buffers is None:
         return pa.array(values, kind)
     return pa.Array.from_buffers(kind, len(values), [known, *buffers])
+
+
+def mask_of(flags: NDArray[np.bool_]) -> pa.BooleanArray:
+    """The flags of numpy as an array, without loading pandas, as for :func:`array_of`."""
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
 
 
 def exact_sum(numbers: pa.Array | pa.ChunkedArray) -> int:
@@ -221,7 +230,7 @@ def sum_fits(numbers: pa.Array | pa.ChunkedArray) -> bool:
 
 def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
     """A value, or None, as a scalar: same as ``pa.scalar``, but without loading pandas, as for :func:`array_of`."""
-    return array_of([value], kind)[0]
+    return (pa.nulls(1, kind) if value is None else array_of([value], kind))[0]
 
 
 def nested_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -273,7 +282,30 @@ def _flags(values: Sequence[bool]) -> list[pa.Buffer]:
     return [_bits(values)]
 
 
-def _bits(flags: Sequence[bool]) -> pa.Buffer:
+def _doubles(values: Sequence[float]) -> list[pa.Buffer] | None:
+    return [pa.py_buffer(np.array(values, dtype=np.float64))] if _all_of(float, values) else None
+
+
+def _days(values: Sequence[dt.date]) -> list[pa.Buffer] | None:
+    return _ints([day.toordinal() - _EPOCH for day in values]) if _all_of(dt.date, values) else None
+
+
+def _digits(values: Sequence[decimal.Decimal | None]) -> list[str | None] | None:
+    """Decimals as strings; None if there are other values."""
+    if {*map(type, values)} <= {decimal.Decimal, type(None)}:
+        return [None if value is None else str(value) for value in values]
+    return None
+
+
+def _all_of(kind: type, values: Sequence[Any]) -> bool:
+    """Whether no value is of another type. ``TypeError`` where one is None."""
+    kinds = {*map(type, values)}
+    if type(None) in kinds:
+        raise TypeError("a value is None")
+    return kinds == {kind}
+
+
+def _bits(flags: Sequence[bool] | NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(np.array(flags, dtype=bool), bitorder="little"))
 
 
@@ -282,8 +314,22 @@ _CONVERT: dict[Any, Callable[[Sequence[Any]], list[Any] | None]] = {
     pa.int64(): _longs,
     pa.int32(): _ints,
     pa.bool_(): _flags,
+    pa.float64(): _doubles,
+    pa.date32(): _days,
 }
-_FILL = {pa.string(): "", pa.int64(): 0, pa.int32(): 0, pa.bool_(): False}
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+_FILL: dict[Any, Any] = {
+    pa.string(): "",
+    pa.int64(): 0,
+    pa.int32(): 0,
+    pa.bool_(): False,
+    pa.float64(): 0.0,
+    pa.date32(): dt.date(1970, 1, 1),
+}
+
+# Of a plain False or 0 Arrow makes a scalar, for which it loads pandas.
+ARROW_FALSE, ARROW_TRUE = array_of([False, True], pa.bool_())
+ARROW_ZERO = scalar_of(0, pa.int64())
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:

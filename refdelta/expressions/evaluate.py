@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.arrow.arrays import concat, few_chunks
+from refdelta.arrow.arrays import ARROW_FALSE, ARROW_TRUE, array_of, concat, few_chunks, scalar_of
 from refdelta.arrow.partition import from_internal, to_internal
 from refdelta.arrow.schema import arrow_type
 from refdelta.errors import ColumnNotFoundError, ExpressionError
@@ -186,7 +186,7 @@ def evaluate_value(value: Value, batch: pa.RecordBatch | pa.Table) -> pa.Array:
 def _mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
     match predicate:
         case BoolLiteral(value):
-            return pa.repeat(pa.scalar(value, pa.bool_()), batch.num_rows)
+            return pa.repeat(scalar_of(value, pa.bool_()), batch.num_rows)
         case And(children):
             return _combined(children, batch, pc.and_kleene, over=False)
         case Or(children):
@@ -214,7 +214,7 @@ def _combined(children: tuple[Predicate, ...], batch: pa.RecordBatch, combine: A
     found = _mask(children[0], batch)
     for child in children[1:]:
         if can_fail(child):
-            rows = pc.invert(pc.fill_null(pc.equal(found, over), False))
+            rows = pc.invert(pc.fill_null(pc.equal(found, ARROW_TRUE if over else ARROW_FALSE), ARROW_FALSE))
             found = combine(found, _for_rows(rows, batch, partial(_mask, child)))
         else:
             found = combine(found, _mask(child, batch))
@@ -227,7 +227,7 @@ def _for_rows(rows: pa.BooleanArray, batch: pa.RecordBatch, function: Callable[[
         return function(batch)
     found = function(batch.filter(rows))
     places = pc.subtract(pc.cumulative_sum(rows.cast(pa.int64())), 1)
-    return found.take(pc.if_else(rows, places, pa.scalar(None, pa.int64())))
+    return found.take(pc.if_else(rows, places, scalar_of(None, pa.int64())))
 
 
 # --- values of columns -------------------------------------------------------------------------------------------
@@ -350,10 +350,10 @@ def _check_constant(constant: pa.Scalar, rows: int) -> None:
 
 def _case(node: Case, batch: pa.RecordBatch) -> pa.Array:
     kind = arrow_type(node.type)
-    found, open_ = pa.nulls(batch.num_rows, kind), pa.repeat(pa.scalar(True), batch.num_rows)
+    found, open_ = pa.nulls(batch.num_rows, kind), pa.repeat(ARROW_TRUE, batch.num_rows)
     for condition, value in node.branches:
         mask = _for_rows(open_, batch, partial(_mask, condition)) if can_fail(condition) else _mask(condition, batch)
-        hit = pc.and_(open_, pc.fill_null(mask, False))
+        hit = pc.and_(open_, pc.fill_null(mask, ARROW_FALSE))
         found = _chosen(hit, value, batch, found)
         open_ = pc.and_(open_, pc.invert(hit))
     return _chosen(open_, node.otherwise, batch, found)
@@ -394,7 +394,7 @@ def compute_type(data_type: DataType) -> pa.DataType:
 def scalar(value: Any, data_type: DataType) -> pa.Scalar:
     """An internal value as an Arrow scalar."""
     if value is None or isinstance(data_type, DecimalType):
-        return pa.scalar(value, compute_type(data_type))
+        return scalar_of(value, compute_type(data_type))
     return from_internal([value], data_type)[0]
 
 
@@ -425,13 +425,13 @@ def _is_in(array: Any, items: tuple[Literal, ...]) -> pa.BooleanArray:
         constants += [0.0, -0.0]
     data_type = items[0].type
     if isinstance(data_type, DecimalType):
-        known = pa.array(constants, compute_type(data_type))
+        known = array_of(constants, compute_type(data_type))
     else:
         known = from_internal(constants, data_type)
     found = pc.is_in(array, value_set=known)
     if any(isinstance(value, float) and math.isnan(value) for value in constants):
-        found = pc.or_(found, pc.fill_null(pc.is_nan(array), False))
+        found = pc.or_(found, pc.fill_null(pc.is_nan(array), ARROW_FALSE))
     if any(item.value is None for item in items):
         # Without a match the result is unknown, since null may equal the value.
-        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
-    return pc.if_else(pc.is_null(array), pa.scalar(None, pa.bool_()), found)
+        found = pc.if_else(found, found, scalar_of(None, pa.bool_()))
+    return pc.if_else(pc.is_null(array), scalar_of(None, pa.bool_()), found)

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import mask_of
+
 _SHORT = 18  # digits of 64 bits
 
 
@@ -78,7 +80,7 @@ def _floating(value: Any) -> bool:
 def _equal(left: Any, right: Any) -> pa.BooleanArray:
     numbers = _short_decimals(left, right)
     if numbers is not None:
-        return pa.array(numbers[0] == numbers[1])
+        return mask_of(numbers[0] == numbers[1])
     found = pc.equal(left, right)
     if _floating(left):
         # In Arrow NaN equals nothing, as in IEEE 754; in Spark it equals itself and is the greatest value.
@@ -89,7 +91,7 @@ def _equal(left: Any, right: Any) -> pa.BooleanArray:
 def _less(left: Any, right: Any) -> pa.BooleanArray:
     numbers = _short_decimals(left, right)
     if numbers is not None:
-        return pa.array(numbers[0] < numbers[1])
+        return mask_of(numbers[0] < numbers[1])
     found = pc.less(left, right)
     if _floating(left):
         return pc.or_(found, pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -57,6 +61,9 @@ KINDS = {
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
     pa.bool_(): st.booleans(),
     pa.float64(): st.floats(allow_nan=False),
+    pa.date32(): st.dates(),
+    pa.decimal128(20, 4): st.decimals(-(10**15), 10**15, places=4),
+    pa.decimal256(76, 0): st.decimals(-(10**75), 10**75, places=0),
 }
 
 
@@ -69,6 +76,32 @@ def test_values_become_the_array_that_arrow_makes_of_them(kind, data):
     made.validate(full=True)
     assert made.type == kind
     assert made.to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2.5, None], pa.float64()),
+        ([math.nan, -0.0], pa.float64()),
+        ([0, dt.date(2020, 1, 2)], pa.date32()),
+        ([dt.datetime(2020, 1, 2, 3), None], pa.date32()),
+        ([1, Decimal("2.5"), None], pa.decimal128(5, 2)),
+        ([Decimal("1E+2"), Decimal("-0.00")], pa.decimal128(5, 2)),
+        ([Decimal("0.125")], pa.decimal128(5, 2)),
+        ([Decimal("1E+1000000")], pa.decimal128(5, 2)),
+        ([Decimal("NaN")], pa.decimal256(50, 2)),
+        ([1.5, "2"], pa.float64()),
+        ([2**63], pa.int64()),
+    ],
+)
+def test_values_of_several_types_are_what_arrow_says(values, kind):
+    try:
+        wanted = pa.array(values, kind)
+    except (pa.ArrowException, OverflowError):
+        with pytest.raises((pa.ArrowException, OverflowError)):
+            array_of(values, kind)
+    else:
+        assert repr(array_of(values, kind).to_pylist()) == repr(wanted.to_pylist())
 
 
 @examples(40)

@@ -227,7 +227,7 @@ class Snapshot:
 
     def without_files(self) -> Snapshot:
         """The same version with an empty list of files, for callers with files of their own."""
-        return self.with_files(self.files.schema.empty_table())
+        return self.with_files(self.files.slice(0, 0))
 
     @property
     def num_files(self) -> int:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta.arrow.arrays import (
+    ARROW_ZERO,
     all_missing,
     array_of,
     as_numpy,
@@ -37,6 +38,8 @@ from refdelta.core.log.replay import file_key
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+_NOTHING, _AT, _BETWEEN = array_of(["", "@", "\0"], pa.string())
+_DELETED_STARTS = tuple(array_of(DELETED_BINS, pa.int64()))
 _STRINGS = pa.map_(pa.string(), pa.string())
 
 DELETION_VECTOR_TYPE = pa.struct(
@@ -233,7 +236,7 @@ def keys_of(files: pa.Table) -> pa.ChunkedArray:
     if vectors.null_count == files.num_rows:
         return paths
     ids = unique_ids(files)
-    joined = pc.binary_join_element_wise(paths, ids, "\0")
+    joined = pc.binary_join_element_wise(paths, ids, _BETWEEN)
     return pc.coalesce(joined, paths)
 
 
@@ -281,8 +284,8 @@ def unique_ids(files: pa.Table) -> pa.ChunkedArray:
     vectors = files.column("deletionVector")
     kind, place = pc.struct_field(vectors, "storageType"), pc.struct_field(vectors, "pathOrInlineDv")
     offset = pc.struct_field(vectors, "offset").cast(pa.string())
-    bare = pc.binary_join_element_wise(kind, place, "")
-    return pc.coalesce(pc.binary_join_element_wise(bare, offset, "@"), bare)
+    bare = pc.binary_join_element_wise(kind, place, _NOTHING)
+    return pc.coalesce(pc.binary_join_element_wise(bare, offset, _AT), bare)
 
 
 def concat_files(tables: list[pa.Table]) -> pa.Table:
@@ -382,7 +385,8 @@ class Totals:
         if vectors.null_count == files.num_rows:
             return cls(files.num_rows, size, 0, 0, (files.num_rows, *(0 for _ in DELETED_BINS[1:])), sizes)
         hidden = pc.struct_field(vectors, "cardinality")
-        at_least = [pc.sum(pc.greater_equal(pc.coalesce(hidden, 0), start)).as_py() or 0 for start in DELETED_BINS]
+        counts = one_array(pc.coalesce(hidden, ARROW_ZERO))
+        at_least = [pc.sum(pc.greater_equal(counts, start)).as_py() or 0 for start in _DELETED_STARTS]
         bins = tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))
         return cls(files.num_rows, size, exact_sum(hidden), len(hidden) - hidden.null_count, bins, sizes)
 

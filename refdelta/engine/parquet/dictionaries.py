@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from refdelta.arrow.arrays import as_schema
+from refdelta.arrow.arrays import array_of, as_schema
 
 # Parquet's writer ends a dictionary at so many bytes.
 _DICTIONARY_BYTES = 2**20
@@ -126,7 +126,7 @@ def dictionary_columns(rows: pa.Table) -> bool | list[str]:
     if not asked:
         return True
     places = np.sort(np.random.default_rng(0).integers(0, rows.num_rows, _SAMPLE))
-    sample = rows.select(list(asked)).take(pa.array(places))
+    sample = rows.select(list(asked)).take(array_of(places.tolist(), pa.int64()))
     without = {name for name, most in asked.items() if len(pc.unique(sample.column(name))) > _expected(most)}
     return [name for name in rows.column_names if name not in without] if without else True
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from refdelta.arrow.arrays import as_numpy, mask_of
 from refdelta.core.log.actions import DeletionVectorDescriptor
 from refdelta.core.log.paths import data_key
 from refdelta.core.rows.deletion_vector import (
@@ -260,8 +261,8 @@ def live_mask(start: int, stop: int, deleted: BitMap64, wanted: BitMap64 | None 
     if kept is None:
         return None
     live = np.zeros(stop - start, dtype=bool)
-    live[kept.to_numpy() - start] = True
-    return pa.array(live)
+    live[as_numpy(kept, np.uint64) - start] = True
+    return mask_of(live)
 
 
 def live_rows(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray:
@@ -270,7 +271,7 @@ def live_rows(start: int, stop: int, deleted: BitMap64) -> pa.BooleanArray:
     there.add_range(start, stop)
     live = np.ones(stop - start, dtype=bool)
     live[np.frombuffer((deleted & there).to_array(), np.uint64) - start] = False
-    return pa.array(live)
+    return mask_of(live)
 
 
 def to_positions(rows: BitMap64) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.arrow.arrays import concat, one_array, pieces, scalar_of
+from refdelta.arrow.arrays import ARROW_FALSE, ARROW_TRUE, ARROW_ZERO, concat, one_array, pieces, scalar_of
 from refdelta.arrow.char_padding import padded_uppers
 from refdelta.arrow.decimals import decimal_margins
 from refdelta.arrow.schema import arrow_type
@@ -97,10 +97,10 @@ def view_stats(files: pa.Table, schema: StructType, paths: Iterable[tuple[str, .
         parsed = one_array(files["stats_parsed"])
         if known is not None:
             # The mark of the JSON says nothing about the struct, so each file has its statistics from one of the two.
-            parsed = pc.if_else(known, pa.scalar(None, parsed.type), parsed)
+            parsed = pc.if_else(known, scalar_of(None, parsed.type), parsed)
         found = [_coalesced(column, parsed, leaf) for column, leaf in zip(found, leaves, strict=True)]
     rows, marks, columns = _row_counts(found[0]), found[1], found[2:]
-    exact = pc.fill_null(marks, False) if pa.types.is_boolean(marks.type) else None
+    exact = pc.fill_null(marks, ARROW_FALSE) if pa.types.is_boolean(marks.type) else None
     if exact is not None and pc.all(exact, min_count=0).as_py():
         exact = None
     bounds = {}
@@ -120,7 +120,7 @@ def num_records(files: pa.Table) -> pa.Array:
 
 def num_deleted(files: pa.Table) -> pa.ChunkedArray:
     """The number of rows of each file that a deletion vector hides."""
-    return pc.coalesce(pc.struct_field(files.column("deletionVector"), "cardinality"), scalar_of(0, pa.int64()))
+    return pc.coalesce(pc.struct_field(files.column("deletionVector"), "cardinality"), ARROW_ZERO)
 
 
 def _bounds(
@@ -136,11 +136,11 @@ def _bounds(
     elif exact is not None and isinstance(item.type, DecimalType) and item.claimed:
         low, high = (pc.if_else(exact, side, decimal_margins(side, up=up)) for side, up in ((low, False), (high, True)))
     elif exact is not None and item.type in FRACTIONAL:
-        low = pc.if_else(pc.or_(exact, pc.invert(pc.is_nan(low))), low, pa.scalar(None, low.type))
+        low = pc.if_else(pc.or_(exact, pc.invert(pc.is_nan(low))), low, scalar_of(None, low.type))
     if item.bounded:
         # Bounds in the wrong order are dropped: times of some writers overflow.
-        sane = pc.fill_null(compare_columns("<=", low, high), True)
-        low, high = (pc.if_else(sane, side, pa.scalar(None, side.type)) for side in (low, high))
+        sane = pc.fill_null(compare_columns("<=", low, high), ARROW_TRUE)
+        low, high = (pc.if_else(sane, side, scalar_of(None, side.type)) for side in (low, high))
     return Bounds(low, high, nulls, item.nested)
 
 
@@ -152,8 +152,8 @@ def _row_counts(rows: pa.Array) -> pa.Array:
 def _null_counts(nulls: pa.Array, rows: pa.Array, bounded: pa.Array) -> pa.Array:
     """The twin of :func:`refdelta.core.log.claims.null_count`."""
     most = pc.subtract(rows, bounded.cast(pa.int64()))
-    fits = pc.and_kleene(pc.greater_equal(nulls, 0), pc.fill_null(pc.less_equal(nulls, most), True))
-    return pc.if_else(fits, nulls, pa.scalar(None, nulls.type))
+    fits = pc.and_kleene(pc.greater_equal(nulls, ARROW_ZERO), pc.fill_null(pc.less_equal(nulls, most), ARROW_TRUE))
+    return pc.if_else(fits, nulls, scalar_of(None, nulls.type))
 
 
 def _text_highs(high: pa.Array, exact: pa.BooleanArray | None) -> pa.Array:
@@ -165,10 +165,10 @@ def _text_highs(high: pa.Array, exact: pa.BooleanArray | None) -> pa.Array:
         high = pc.if_else(cut, pc.binary_join_element_wise(body, LAST_CHARACTER, ""), high)
     if exact is None:
         return high
-    plain = pc.and_(pc.invert(cut), pc.less(pc.utf8_length(high), CUT_LENGTH))
+    plain = pc.and_(pc.invert(cut), pc.less(pc.utf8_length(high), scalar_of(CUT_LENGTH, pa.int32())))
     longer = pc.binary_join_element_wise(body, TEXT_MARGIN, "")
     if any_cut:
-        longer = pc.if_else(pc.and_(cut, pc.ends_with(body, LAST_CHARACTER)), pa.scalar(None, longer.type), longer)
+        longer = pc.if_else(pc.and_(cut, pc.ends_with(body, LAST_CHARACTER)), scalar_of(None, longer.type), longer)
     return pc.if_else(pc.or_(exact, plain), high, longer)
 
 
@@ -180,7 +180,7 @@ def _time_bounds(low: pa.Array, high: pa.Array, exact: pa.BooleanArray | None) -
     room = pc.less_equal(high, last - MILLISECOND)
     high = pc.add(high, pc.if_else(pc.and_(cut, room), MILLISECOND - 1, 0))
     if exact is not None:
-        margin = pc.if_else(exact, pa.scalar(0, pa.int64()), TIME_MARGIN)
+        margin = pc.if_else(exact, ARROW_ZERO, TIME_MARGIN)
         low = pc.subtract(pc.max_element_wise(low, first + TIME_MARGIN, skip_nulls=False), margin)
         high = pc.add(pc.min_element_wise(high, last - TIME_MARGIN, skip_nulls=False), margin)
     return low.cast(kind), high.cast(kind)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.arrow.arrays import concat, empty_table, filter_rows, one_batch, pieces
+from refdelta.arrow.arrays import concat, empty_table, filter_rows, one_batch, pieces, scalar_of
 from refdelta.arrow.partition import partition_table
 from refdelta.arrow.schema import to_arrow
 from refdelta.engine.scan.skipping import Pruned, prune
@@ -196,11 +196,12 @@ def _exactly(flt: RowFilter, files: pa.Table, schema: StructType, partition_colu
     """Pruning by a predicate over partition columns alone, which is the same for all rows of a file."""
     names = [name for name in partition_columns if name in flt.columns]
     keep = concat(_kept(flt, piece, schema, names) for piece in pieces(files))
-    return Pruned(keep, pc.if_else(keep, pa.scalar(None, pa.string()), "partition"), exact=True)
+    reasons = pc.if_else(keep, scalar_of(None, pa.string()), scalar_of("partition", pa.string()))
+    return Pruned(keep, reasons, exact=True)
 
 
 def _kept(flt: RowFilter, files: pa.Table, schema: StructType, names: Sequence[str]) -> pa.BooleanArray:
-    indices = pa.array(range(files.num_rows), pa.int64())
+    indices = pa.arange(0, files.num_rows)
     values = partition_table(files, schema, names)
     rows = pa.table([indices, *values.columns], [_POSITION, *values.column_names])
     return pc.is_in(indices, value_set=flt.apply(one_batch(rows)).column(_POSITION))

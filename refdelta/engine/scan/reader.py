@@ -16,7 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyroaring import BitMap64
 
-from refdelta.arrow.arrays import check_decimals, check_texts, check_values, filter_rows, is_flat
+from refdelta.arrow.arrays import (
+    ARROW_FALSE,
+    ARROW_TRUE,
+    array_of,
+    check_decimals,
+    check_texts,
+    check_values,
+    filter_rows,
+    is_flat,
+    scalar_of,
+)
 from refdelta.arrow.schema import arrow_field
 from refdelta.core.log.claims import EXACT_BOUNDS
 from refdelta.engine.log.state import STATS_PARSED
@@ -347,10 +357,10 @@ def _matches(
     stop = start + searched.num_rows
     if late or live is None:
         found = row_filter.mask(columns.searched_batch(searched, columns.positions(start, stop, None, searched=True)))
-        return found if live is None else pc.and_(pc.fill_null(found, False), live)
+        return found if live is None else pc.and_(pc.fill_null(found, ARROW_FALSE), live)
     rows = filter_rows(searched, live)
     found = row_filter.mask(columns.searched_batch(rows, columns.positions(start, stop, live, searched=True)))
-    return pc.replace_with_mask(live, live, pc.fill_null(found, False))
+    return pc.replace_with_mask(live, live, pc.fill_null(found, ARROW_FALSE))
 
 
 def _chosen(physical: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
@@ -597,7 +607,7 @@ class _Columns:
             return None
         if mask is None:
             return pa.arange(start, stop).cast(pa.uint64())
-        return pc.add(pc.indices_nonzero(mask), pa.scalar(start, pa.uint64()))
+        return pc.add(pc.indices_nonzero(mask), scalar_of(start, pa.int64()).cast(pa.uint64()))
 
     def of_result(self, physical: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of a batch of the file that the result needs; at least one, which has the number of rows."""
@@ -636,9 +646,9 @@ class _Columns:
         if kind is None or positions is None:
             return array
         if kind == ROW_ID:
-            default = pc.add(positions.cast(pa.int64()), pa.scalar(self._file.base_row_id, pa.int64()))
+            default = pc.add(positions.cast(pa.int64()), scalar_of(self._file.base_row_id, pa.int64()))
         else:
-            default = pa.scalar(self._file.commit_version, pa.int64())
+            default = scalar_of(self._file.commit_version, pa.int64())
         return pc.coalesce(array, default)
 
 
@@ -707,15 +717,16 @@ def groups_to_read(
         name = physical_name(item)
         low[name] = _bounds(statistics, "min", source.type)
         high[name] = _bounds(statistics, "max", source.type)
-        nulls[name] = pa.array([s.null_count if s is not None and s.has_null_count else None for s in statistics])
+        counts = [s.null_count if s is not None and s.has_null_count else None for s in statistics]
+        nulls[name] = array_of(counts, pa.int64())
     stats = _struct(
         {
-            "numRecords": pa.array([group.num_rows for group in groups], pa.int64()),
+            "numRecords": array_of([group.num_rows for group in groups], pa.int64()),
             "minValues": _struct(low),
             "maxValues": _struct(high),
-            "nullCount": _struct({name: counts.cast(pa.int64()) for name, counts in nulls.items()}),
+            "nullCount": _struct(nulls),
             # The library that wrote the file computed them, of the stored values; floats have none here.
-            EXACT_BOUNDS: pa.repeat(pa.scalar(True), len(groups)),
+            EXACT_BOUNDS: pa.repeat(ARROW_TRUE, len(groups)),
         }
     )
     # To the pruner, a row group is a small file. Partition values hold for the whole file, which was pruned by them.
@@ -746,7 +757,7 @@ def _has_bounds(source: ColumnSource) -> bool:
 
 def _bounds(statistics: list[Any], side: str, kind: pa.DataType) -> pa.Array:
     try:
-        return pa.array([getattr(s, side) if s is not None and s.has_min_max else None for s in statistics], kind)
+        return array_of([getattr(s, side) if s is not None and s.has_min_max else None for s in statistics], kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return pa.nulls(len(statistics), kind)  # a value that Python lacks, such as a date after the year 9999
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from refdelta.arrow.arrays import concat, one_array, pieces
+from refdelta.arrow.arrays import ARROW_FALSE, ARROW_TRUE, ARROW_ZERO, array_of, concat, one_array, pieces, scalar_of
 from refdelta.arrow.partition import partition_table
 from refdelta.engine.scan.file_stats import Bounds, FileStatsView, view_stats
 from refdelta.errors import ExpressionError
@@ -55,7 +55,10 @@ _MAX_ITEMS = 200
 _MOST_FAILURES = 100
 # The number of rows of a file without that statistic. No count of nulls equals it, except the count for a value that
 # partition values make null in every row.
-_UNCOUNTED = -(2**63)
+_UNCOUNTED = scalar_of(-(2**63), pa.int64())
+
+_REASONS = array_of(["partition", "stats"], pa.string())
+_BY_PARTITION, _BY_STATS = array_of([0, 1], pa.int32()).cast(pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def prune(files: pa.Table, schema: StructType, partition_columns: Sequence[str],
         InvalidLogError: a partition value is not of its column's type.
     """
     if predicate is None or files.num_rows == 0:
-        return Pruned(pa.repeat(pa.scalar(True), files.num_rows), _reasons(files.num_rows))
+        return Pruned(pa.repeat(ARROW_TRUE, files.num_rows), _reasons(files.num_rows))
     predicate = push_not(predicate)
     found = [_pruned(piece, schema, partition_columns, predicate) for piece in pieces(files)]
     return Pruned(concat(part.keep for part in found), concat(part.reason for part in found))
@@ -115,10 +118,10 @@ def _pruned(files: pa.Table, schema: StructType, partition_columns: Sequence[str
 def _reasons(rows: int, by_partition: Any = None, by_stats: Any = None) -> pa.DictionaryArray:
     codes: Any = pa.nulls(rows, pa.int8())
     if by_stats is not None:
-        codes = pc.if_else(by_stats, codes, pa.scalar(1, pa.int8()))
+        codes = pc.if_else(by_stats, codes, _BY_STATS)
     if by_partition is not None:
-        codes = pc.if_else(by_partition, codes, pa.scalar(0, pa.int8()))
-    return pa.DictionaryArray.from_arrays(codes, pa.array(["partition", "stats"]))
+        codes = pc.if_else(by_partition, codes, _BY_PARTITION)
+    return pa.DictionaryArray.from_arrays(codes, _REASONS)
 
 
 class _Pruner:
@@ -143,14 +146,14 @@ class _Pruner:
         if names <= set(self.partitions.column_names):
             # Where it fails, rows may not reach the failing expression.
             mask, fails = self._of_partitions(partial(row_mask, predicate), pa.bool_())
-            return pc.or_(pc.fill_null(mask, False), fails)
+            return pc.or_(pc.fill_null(mask, ARROW_FALSE), fails)
         if not self.view.bounds:
             return self._all(True)
         # Unknown is possible.
-        return pc.fill_null(self._atom(predicate), True)
+        return pc.fill_null(self._atom(predicate), ARROW_TRUE)
 
     def _all(self, value: bool) -> pa.BooleanArray:
-        return pa.repeat(pa.scalar(value), self.rows)
+        return pa.repeat(ARROW_TRUE if value else ARROW_FALSE, self.rows)
 
     def _atom(self, atom: Predicate) -> Any:
         match atom:
@@ -178,7 +181,7 @@ class _Pruner:
         match value:
             case Literal(constant, data_type):
                 fixed = pa.repeat(scalar(constant, data_type), self.rows)
-                return Bounds(fixed, fixed, pa.repeat(pa.scalar(0, pa.int64()), self.rows))
+                return Bounds(fixed, fixed, pa.repeat(ARROW_ZERO, self.rows))
             case Column(path) if path[0] not in self.partitions.column_names:
                 return self.view.bounds[path]
             case Cast(child, target):
@@ -208,7 +211,7 @@ class _Pruner:
         # Where it fails, another condition may keep rows from reaching the failing expression.
         fixed, fails = self._of_partitions(partial(evaluate_value, value), compute_type(value.type))
         # The count of nulls is none, or all of them.
-        counts = pc.if_else(fails, pa.scalar(None, pa.int64()), pc.if_else(fixed.is_null(), self.counts, 0))
+        counts = pc.if_else(fails, scalar_of(None, pa.int64()), pc.if_else(fixed.is_null(), self.counts, ARROW_ZERO))
         return Bounds(fixed, fixed, counts)
 
     @cached_property
@@ -236,7 +239,7 @@ class _Pruner:
             many = rows.num_rows
             if left > 0:
                 try:
-                    yield evaluate(rows), pa.repeat(pa.scalar(False), many)
+                    yield evaluate(rows), pa.repeat(ARROW_FALSE, many)
                 except ExpressionError:
                     if many > 1:
                         yield from parts(rows.slice(0, many // 2))
@@ -245,14 +248,14 @@ class _Pruner:
                     left -= 1
                 else:
                     return
-            yield pa.nulls(many, data_type), pa.repeat(pa.scalar(True), many)
+            yield pa.nulls(many, data_type), pa.repeat(ARROW_TRUE, many)
 
         values, fails = zip(*parts(self._partition_rows), strict=True)
         return concat(values), concat(fails)
 
     def _has_null(self, value: Value) -> Any:
         bounds = self._bounds(value)
-        return self._all(True) if bounds.nested else pc.not_equal(bounds.nulls, 0)
+        return self._all(True) if bounds.nested else pc.not_equal(bounds.nulls, ARROW_ZERO)
 
     def _has_value(self, value: Value) -> Any:
         """True for files in which some row has a value that is not null; null if that is unknown."""
@@ -314,9 +317,9 @@ class _Pruner:
         prefix, exact = like_prefix(pattern, escape)
         if exact:
             return self._comparison("=", value, Literal(prefix, value.type))
-        bounds = self._bounds(value)
-        high_enough = pc.greater_equal(bounds.high, prefix)
-        low_enough = pc.or_(pc.less_equal(bounds.low, prefix), pc.starts_with(bounds.low, prefix))
+        bounds, least = self._bounds(value), scalar_of(prefix, pa.string())
+        high_enough = pc.greater_equal(bounds.high, least)
+        low_enough = pc.or_(pc.less_equal(bounds.low, least), pc.starts_with(bounds.low, prefix))
         return reduce(pc.and_kleene, [high_enough, low_enough, self._has_value(value)])
 
 
@@ -327,4 +330,4 @@ def _constant_and_equal(one: Bounds, other: Bounds) -> Any:
         compare_columns("=", other.low, other.high),
         compare_columns("=", one.low, other.low),
     ]
-    return pc.fill_null(reduce(pc.and_kleene, parts), False)
+    return pc.fill_null(reduce(pc.and_kleene, parts), ARROW_FALSE)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from refdelta import arguments
-from refdelta.arrow.arrays import few_chunks, one_batch, take
+from refdelta.arrow.arrays import few_chunks, one_batch, scalar_of, take
 from refdelta.arrow.schema import arrow_type, to_arrow
 from refdelta.engine.parquet.fit import Fitter, RowMisfitError, plan_fit
 from refdelta.errors import InvalidArgumentError, SchemaMismatchError, unknown_name
@@ -353,7 +353,7 @@ def merged_rows(rows: pa.RecordBatch, mask: pa.BooleanArray, changed: pa.RecordB
         return rows
     if changed.num_rows == rows.num_rows:
         return changed
-    places = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
+    places = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), scalar_of(1, pa.int64()))
     own = pa.arange(0, rows.num_rows)
-    indices = pc.if_else(mask, pc.add(places, rows.num_rows), own)
+    indices = pc.if_else(mask, pc.add(places, scalar_of(rows.num_rows, pa.int64())), own)
     return one_batch(take(few_chunks(pa.Table.from_batches([rows, changed])), indices))

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.arrow.arrays import ARROW_FALSE, scalar_of
 from refdelta.engine.parquet.write import CHANGE, marked
 from refdelta.errors import InvalidArgumentError
 from refdelta.expressions.evaluate import row_mask
@@ -124,12 +125,12 @@ def _changed_files(
 
     def anew(table: Snapshot, share: FileShare) -> Iterator[pa.RecordBatch]:
         for batch in share.to_batches(table):
-            mask = pc.fill_null(row_mask(condition, batch), False)
+            mask = pc.fill_null(row_mask(condition, batch), ARROW_FALSE)
             chosen = batch.filter(mask)
             new = merged_rows(batch, mask, change(chosen, chosen)) if chosen.num_rows else batch
             if feed:
                 yield marked(chosen, BEFORE_UPDATE)
-                yield new.append_column(CHANGE, pc.if_else(mask, AFTER_UPDATE, pa.scalar(None, pa.string())))
+                yield new.append_column(CHANGE, pc.if_else(mask, AFTER_UPDATE, scalar_of(None, pa.string())))
             else:
                 yield new
 

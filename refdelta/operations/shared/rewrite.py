@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from refdelta.arrow.arrays import take
+from refdelta.arrow.arrays import ARROW_FALSE, scalar_of, take
 from refdelta.arrow.python_values import python_rows
 from refdelta.arrow.schema import to_arrow
 from refdelta.core.log.actions import Add, Cdc
@@ -346,7 +346,7 @@ def delete_where(
         for batch in share.to_batches(table):
             stays = others(row_mask(predicate, batch))
             if feed:
-                yield batch.append_column(CHANGE, pc.if_else(stays, pa.scalar(None, pa.string()), DELETE))
+                yield batch.append_column(CHANGE, pc.if_else(stays, scalar_of(None, pa.string()), DELETE))
             else:
                 yield batch.filter(stays)
 
@@ -382,7 +382,7 @@ def requires(predicate: Predicate, sql: str) -> Callable[[pa.RecordBatch], None]
 
 def others(mask: pa.BooleanArray) -> pa.BooleanArray:
     """The rows that a predicate does not select: it is false or null."""
-    return pc.invert(pc.fill_null(mask, False))
+    return pc.invert(pc.fill_null(mask, ARROW_FALSE))
 
 
 def shown(row: dict[str, object]) -> str:
