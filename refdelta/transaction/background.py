@@ -7,6 +7,7 @@ The files of a task belong to a commit, whose identity it compares itself (:mod:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -223,6 +224,11 @@ def _in_child() -> None:
     _lanes.clear()
     _tasks.clear()
 
+
+# A process that ends joins the threads of its pools, but first it refuses to begin others: a task that asks for the
+# address of a host in a thread would fail then. What the module threading calls before is no public function.
+with contextlib.suppress(AttributeError, RuntimeError):  # another interpreter; one that is ending
+    threading._register_atexit(settle)  # type: ignore[attr-defined] # noqa: SLF001
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_settle_before_fork, after_in_child=_in_child)

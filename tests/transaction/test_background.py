@@ -90,6 +90,21 @@ def _fork_beside_a_task():
     assert done == [False]
 
 
+def test_work_that_goes_on_while_the_process_ends_may_begin_threads():
+    """So does a request to a store, which looks for the address of a host."""
+    code = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from refdelta.transaction import background
+def work():
+    time.sleep(0.2)
+    print(ThreadPoolExecutor(1).submit(lambda: "done").result(), flush=True)
+background.run("t", background.CHECKSUM, work)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.split(), done.stderr) == (["done"], "")
+
+
 def test_a_process_that_ends_has_done_it_and_takes_more_while_it_ends():
     code = """
 import atexit, time
