@@ -226,7 +226,7 @@ def _in_child() -> None:
 
 
 # A process that ends joins the threads of its pools, but first it refuses to begin others: a task that asks for the
-# address of a host in a thread would fail then. What the module threading calls before is no public function.
+# address of a host in a thread would fail then. The hook of the module threading that comes before is not public.
 with contextlib.suppress(AttributeError, RuntimeError):  # another interpreter; one that is ending
     threading._register_atexit(settle)  # type: ignore[attr-defined] # noqa: SLF001
 
