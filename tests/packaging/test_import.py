@@ -122,6 +122,7 @@ def test_ordinary_work_loads_no_pandas_and_no_functions_of_sql(tmp_path, work):
         "t.to_pyarrow_table(filters='n = 3 OR n IS NULL')",
         "t.to_pyarrow_table(filters='n IN (3, 4) AND NOT p <=> 3')",
         "t.to_pyarrow_table(filters=[('day', '<', '2020-01-05')])",
+        "t.to_pyarrow_table(filters=\"at > '1969-12-31 00:00:00'\")",
         "t.to_pyarrow_table(filters='x > 1.5')",
         "t.to_pyarrow_table(filters='price IN (0.5, 1.5) OR price > 11')",
         "t.to_pyarrow_table(filters=\"name LIKE 'a%'\")",
@@ -136,16 +137,10 @@ def test_who_filters_rows_waits_for_no_pandas(tmp_path, work, vectors):
     days = pa.array(range(18260, 18310), pa.int32()).cast(pa.date32())
     kept = kept.append_column("day", days).append_column("x", pa.array([n / 4 for n in range(50)]))
     kept = kept.append_column("price", kept["x"].cast(pa.decimal128(10, 2)))
+    kept = kept.append_column("at", pa.array(range(50), pa.int64()).cast(pa.timestamp("us", "UTC")))
     features = {"delta.enableDeletionVectors": str(vectors).lower()}
     for _ in range(2):
-        refdelta.write_deltalake(
-            tmp_path,
-            kept,
-            mode="append",
-            partition_by=["p"],
-            configuration=features,
-            storage_options={"fsync": "false"},
-        )
+        refdelta.write_deltalake(tmp_path, kept, mode="append", partition_by=["p"], configuration=features)
     refdelta.DeltaTable(tmp_path).delete("n = 7")
     loaded = modules_after(f"import refdelta; t = refdelta.DeltaTable({str(tmp_path)!r}); {work}")
     assert "pandas" not in loaded

@@ -176,14 +176,19 @@ def _time_bounds(low: pa.Array, high: pa.Array, exact: pa.BooleanArray | None) -
     """The twin of :func:`refdelta.core.log.claims.time_low` and :func:`~refdelta.core.log.claims.time_high`."""
     kind, first, last = high.type, -(2**63), 2**63 - 1
     low, high = low.cast(pa.int64()), high.cast(pa.int64())
-    cut = pc.equal(pc.subtract(high, pc.multiply(pc.divide(high, MILLISECOND), MILLISECOND)), 0)
-    room = pc.less_equal(high, last - MILLISECOND)
-    high = pc.add(high, pc.if_else(pc.and_(cut, room), MILLISECOND - 1, 0))
+    whole = pc.multiply(pc.divide(high, _long(MILLISECOND)), _long(MILLISECOND))
+    cut = pc.equal(pc.subtract(high, whole), ARROW_ZERO)
+    room = pc.less_equal(high, _long(last - MILLISECOND))
+    high = pc.add(high, pc.if_else(pc.and_(cut, room), _long(MILLISECOND - 1), ARROW_ZERO))
     if exact is not None:
-        margin = pc.if_else(exact, ARROW_ZERO, TIME_MARGIN)
-        low = pc.subtract(pc.max_element_wise(low, first + TIME_MARGIN, skip_nulls=False), margin)
-        high = pc.add(pc.min_element_wise(high, last - TIME_MARGIN, skip_nulls=False), margin)
+        margin = pc.if_else(exact, ARROW_ZERO, _long(TIME_MARGIN))
+        low = pc.subtract(pc.max_element_wise(low, _long(first + TIME_MARGIN), skip_nulls=False), margin)
+        high = pc.add(pc.min_element_wise(high, _long(last - TIME_MARGIN), skip_nulls=False), margin)
     return low.cast(kind), high.cast(kind)
+
+
+def _long(number: int) -> pa.Scalar:
+    return scalar_of(number, pa.int64())
 
 
 def _statistics(wanted: Iterable[StatsSource]) -> list[Statistic]:
