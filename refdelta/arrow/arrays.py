@@ -298,7 +298,7 @@ def _digits(values: Sequence[decimal.Decimal | None]) -> list[str | None] | None
 
 
 def _all_of(kind: type, values: Sequence[Any]) -> bool:
-    """Whether no value is of another type. ``TypeError`` where one is None."""
+    """Whether all values are of this type, and not of a type below it. Raises ``TypeError`` if one of them is None."""
     kinds = {*map(type, values)}
     if type(None) in kinds:
         raise TypeError("a value is None")

@@ -49,7 +49,7 @@ GROUP = "refdelta.bench_engines"
 _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 _MOST_LOST = 100
-"""How often in a row a task may lose while no writer begins another: one that wins does. More, and none can win."""
+"""The most times in a row that a task may lose while no writer begins another task. A writer that wins begins one."""
 _LEAST_GROWN = 100
 MOST_TABLES = 1_000
 """The greatest number of tables of a race."""

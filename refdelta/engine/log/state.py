@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 _NOTHING, _AT, _BETWEEN = array_of(["", "@", "\0"], pa.string())
-_DELETED_STARTS = tuple(array_of(DELETED_BINS, pa.int64()))
 _STRINGS = pa.map_(pa.string(), pa.string())
 
 DELETION_VECTOR_TYPE = pa.struct(
@@ -385,9 +384,9 @@ class Totals:
         if vectors.null_count == files.num_rows:
             return cls(files.num_rows, size, 0, 0, (files.num_rows, *(0 for _ in DELETED_BINS[1:])), sizes)
         hidden = pc.struct_field(vectors, "cardinality")
-        counts = one_array(pc.coalesce(hidden, ARROW_ZERO))
-        at_least = [pc.sum(pc.greater_equal(counts, start)).as_py() or 0 for start in _DELETED_STARTS]
-        bins = tuple(here - above for here, above in itertools.pairwise((*at_least, 0)))
+        counts = as_numpy(one_array(pc.coalesce(hidden, ARROW_ZERO)), np.int64)
+        places = np.searchsorted(DELETED_BINS, counts, side="right") - 1
+        bins = tuple(np.bincount(places[places >= 0], minlength=len(DELETED_BINS)).tolist())
         return cls(files.num_rows, size, exact_sum(hidden), len(hidden) - hidden.null_count, bins, sizes)
 
     def plus(self, adds: Collection[Add]) -> Totals:
