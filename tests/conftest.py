@@ -90,6 +90,18 @@ def _has_room(folder: Path) -> bool:
     return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 << 30
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file that the tier has none of, unless it is named: a collection is done by each worker."""
+    tier = config.getoption("tier")
+    if tier is None or not collection_path.name.startswith("test_") or str(collection_path) in _named(config):
+        return None
+    return True if tiers.leaves_out(collection_path, tier) else None
+
+
+def _named(config: pytest.Config) -> set[str]:
+    return {str(Path(argument.partition("::")[0]).resolve()) for argument in config.args}
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     tier = config.getoption("tier")
     return f"tier: {tier}" if tier else "tier: none, nothing is left out"
@@ -149,7 +161,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in out])
         items[:] = [item for item in items if item not in out]
     # The long ones first, so that no worker waits for the last of another.
-    items.sort(key=lambda item: -tiers.TIERS.index(tiers.first_tier(item)))
+    items.sort(key=tiers.rank, reverse=True)
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             marker = item.get_closest_marker("spark")

@@ -1,26 +1,24 @@
-"""Which tests run when: the tiers ``check``, ``test`` and ``all``, and how much of a search each of them does.
+"""Which tests run when: ``make check`` and ``make test`` run a tier each, ``make nightly`` runs everything.
 
-A tier contains the ones before it: ``make check``, ``make test`` and ``make test-all`` give them by ``--tier``.
-``pytest`` alone leaves nothing out, so that whatever is named on its command line runs, and runs whole.
-``tests/README.md`` has the table.
-
-A tier is the same set of tests on every day, so that one commit has one verdict. What ``all`` leaves out is run by
-``make test-every``, before a release.
+``check`` has what needs only Python and is quick, ``test`` is the gate: everything that a change can break. ``pytest``
+alone leaves nothing out, so that whatever is named on its command line runs, and runs whole. ``tests/README.md`` has
+the table. A tier is the same set of tests on every day, so that one commit has one verdict.
 
 Four things can be said of a test:
 
-- ``@pytest.mark.tier("test")``: the first tier that has it. Tests that need Java or a server have ``test`` by
-  themselves (:func:`first_tier`).
-- ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs.
-  ``of="name"`` counts the cases of several tests together.
-- ``@pytest.mark.whole``: of what ``test`` leaves out, ``all`` runs a part (:data:`PART`), but these whole. Exhaustive
-  searches have it.
-- ``@examples(200)``: how many examples Hypothesis tries without a tier; a tier tries a part of them.
+- ``@pytest.mark.tier("test")``: the first tier that has it; ``"nightly"`` for none. Of the tests that need Java, a
+  server or a browser, the gate has one file for each of these (:data:`STANDS_FOR`), and the night has the others.
+- ``@pytest.mark.sample(check=10, test=40)``: of the cases of a parametrized test, how many a tier runs, where these are
+  not :data:`CASES`. None runs all of them.
+- ``@examples(200)``: how many examples Hypothesis tries at night; a tier tries a part of them.
+- ``tiers.seed(7)``: a seed that is the same in each tier, and another one each night.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -28,22 +26,35 @@ import hypothesis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     import pytest
 
 T = TypeVar("T")
 
-CHECK, TEST, ALL = TIERS = ("check", "test", "all")
+CHECK, TEST, NIGHTLY = "check", "test", "nightly"
+TIERS: Final = (CHECK, TEST)
 
-PART: Final = 48
-"""Of the tests that ``test`` leaves out, ``all`` runs one of so many, on Spark and of the others."""
+CASES: Final = {CHECK: 4, TEST: 8}
+"""Of the cases of one parametrized test, how many a tier runs unless the test says otherwise."""
 
 FEWEST: Final = 5
 """Examples that any tier tries: below some five, Hypothesis tries little but the simplest."""
 
-_SHARE: Final = {CHECK: 0.04, TEST: 0.15, ALL: 0.15}
-_SERVICES: Final = {"spark", "s3_server", "azure_server", "gcs_server", "postgres_server", "simulator"}
-_STORES: Final = {"s3", "azure", "gcs"}  # as cases name what a server stands for
+STANDS_FOR: Final = {
+    "spark": "tests/oracle/test_one_table.py",
+    "s3": "tests/backends/test_conflicts.py",
+    "azure": "tests/backends/test_conflicts.py",
+    "gcs": "tests/storage/test_gcs.py",
+    "postgres": "tests/catalog/test_isolation.py",
+    "browser": "tests/docs_site/test_play.py",
+    "simulator": None,
+}
+"""The file of tests by which each service is in the gate. All other tests that need the service run at night."""
+
+_SHARE: Final = {CHECK: 0.04, TEST: 0.1}
+_ORDER: Final = (*TIERS, NIGHTLY)
+_OF_FILE: Final = re.compile(r"^pytestmark = (.*|\[[^]]*\])$", re.MULTILINE)
 
 # Module state, since decorators ask before there is any test: tests/conftest.py sets it from --tier.
 _chosen: str | None = None
@@ -58,6 +69,11 @@ def choose(tier: str | None) -> None:
 def chosen() -> str | None:
     """The tier of the run; None for one that leaves nothing out."""
     return _chosen
+
+
+def seed(fixed: int) -> int:
+    """This seed, or at night one that depends on the commit (``REFDELTA_SEED``), too."""
+    return fixed + int(os.environ.get("REFDELTA_SEED", "0"))
 
 
 def budget(most: int, *, fewest: int = FEWEST) -> int:
@@ -76,68 +92,83 @@ def examples(most: int, *, fewest: int = FEWEST, **others: Any) -> hypothesis.se
     return hypothesis.settings(max_examples=budget(most, fewest=fewest), **others)
 
 
-def some(cases: Sequence[T], *, check: int, test: int, every: int | None = None) -> list[T]:
-    """Of a search that one test does over all cases: so many of them in the smaller tiers, evenly spread.
+def some(cases: Sequence[T], *, check: int, test: int) -> list[T]:
+    """Of a search that one test does over all cases: so many of them in the tiers, evenly spread.
 
     Args:
         cases: all of them, which a run without a tier has.
         check: the number in the first tier.
         test: the number in the second one.
-        every: the number in the third one; None for all.
     """
-    most = {CHECK: check, TEST: test, ALL: every}.get(_chosen or "")
-    most = len(cases) if most is None else most
+    most = {CHECK: check, TEST: test}.get(_chosen or "", len(cases))
     return [case for at, case in enumerate(cases) if at * most // len(cases) != (at - 1) * most // len(cases)]
 
 
-def first_tier(item: pytest.Item) -> str:
-    """The first tier that has a test: what it is marked with, and not before ``test`` where it needs a service."""
-    marked = [marker.args[0] for marker in item.iter_markers("tier")]
-    named = {*getattr(item, "fixturenames", ()), *(marker.name for marker in item.iter_markers("spark"))}
+def leaves_out(file: Path, tier: str) -> bool:
+    """True if a file of tests says of itself that the tier has none of them, so that it need not be imported."""
+    marks = _OF_FILE.search(file.read_text())
+    if marks is None:
+        return False
+    found = [_ORDER.index(name) for name in re.findall(r"mark\.tier\(\"(\w+)\"\)", marks[1])]
+    if "mark.spark" in marks[1]:
+        found.append(_ORDER.index(TEST if str(file).endswith(str(STANDS_FOR["spark"])) else NIGHTLY))
+    return max(found, default=0) > _ORDER.index(tier)
+
+
+def services(item: pytest.Item) -> set[str]:
+    """The services that a test needs, by its fixtures, marks and cases: "s3 by obstore" is on S3."""
     cases = getattr(getattr(item, "callspec", None), "params", {}).values()
-    stores = {case.partition(" by ")[0] for case in cases if isinstance(case, str)}  # "s3 by obstore" is on S3
-    if _SERVICES & named or (_SERVICES | _STORES) & stores:
-        marked.append(TEST)
-    return max(marked, key=TIERS.index, default=CHECK)
+    named = {
+        *(name.removesuffix("_server") for name in getattr(item, "fixturenames", ())),
+        *(marker.name for marker in item.iter_markers("spark")),
+        *(case.partition(" by ")[0].removesuffix("_server") for case in cases if isinstance(case, str)),
+    }
+    return named & STANDS_FOR.keys()
+
+
+def first_tier(item: pytest.Item) -> str:
+    """The first tier that has a test: what it is marked with, and not before those of the services that it needs."""
+    file = item.nodeid.partition("::")[0]
+    found = [marker.args[0] for marker in item.iter_markers("tier")]
+    found += [TEST if STANDS_FOR[service] == file else NIGHTLY for service in services(item)]
+    return max(found, key=_ORDER.index, default=CHECK)
+
+
+def rank(item: pytest.Item) -> int:
+    """0 for a test of ``check``, 1 for one of ``test``, 2 for another."""
+    return _ORDER.index(first_tier(item))
 
 
 def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     """The tests that this tier does not run.
 
-    Of the cases of a test marked ``sample`` those are kept whose names have the smallest hashes: the same ones in each
-    run, spread over all parameters, and hardly others where a case is added.
+    Of the cases of a test those are kept whose names have the smallest hashes: the same ones in each run, spread over
+    all parameters, and hardly others where a case is added.
     """
-    found = list(items)
-    out = _left_out(found, tier)
-    if tier == ALL:
-        late = [item for item in _left_out(found, TEST) - out if not sample_of(item, ALL)]
-        late = [item for item in late if not item.get_closest_marker("whole")]
-        for on_spark in (False, True):
-            kind = [item for item in late if bool(item.get_closest_marker("spark")) == on_spark]
-            out.update(_spread(kind)[-(-len(kind) // PART) :])
-    return out
-
-
-def _left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
     out: set[pytest.Item] = set()
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if TIERS.index(first_tier(item)) > TIERS.index(tier):
+        if rank(item) > _ORDER.index(tier):
             out.add(item)
-        elif asked := sample_of(item, tier):
-            cases[asked.get("of") or item.nodeid.partition("[")[0]].append(item)
+        else:
+            cases[item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
-        out.update(_spread(found)[sample_of(found[0], tier)[tier] :])
+        out.update(_spread(found)[most_cases(found[0], tier) :])
     return out
 
 
 def _spread(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """By their hashes, those first that an earlier tier has."""
-    return sorted(
-        items, key=lambda item: (TIERS.index(first_tier(item)), hashlib.sha256(item.nodeid.encode()).digest())
-    )
+    return sorted(items, key=lambda item: (rank(item), hashlib.sha256(item.nodeid.encode()).digest()))
 
 
-def sample_of(item: pytest.Item, tier: str) -> dict[str, Any]:
-    """The arguments of the first marker ``sample`` that says something of a tier; none where there is none."""
-    return next((marker.kwargs for marker in item.iter_markers("sample") if tier in marker.kwargs), {})
+def most_cases(item: pytest.Item, tier: str) -> int | None:
+    """How many cases of this test the tier runs; None for all. ``check`` has none that ``test`` has not."""
+    asked: dict[str, int | None] = {}
+    for marker in item.iter_markers("sample"):
+        asked = marker.kwargs | asked
+    most = asked.get(tier, CASES[tier])
+    other = asked.get(CHECK if tier == TEST else TEST, most)
+    if most is None or other is None:
+        return None if tier == TEST or most is None else most
+    return max(most, other) if tier == TEST else min(most, other)

@@ -63,6 +63,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.filterwarnings("ignore:z_order sorts rows")
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_each_statement_runs_again(table, beside, name):

@@ -99,6 +99,7 @@ def test_only_partitions_that_the_commit_wrote_to(tmp_path):
     assert sorted(partitions) == ["a"] * 8 + ["b"]
 
 
+@pytest.mark.tier("test")
 def test_large_files_do_not_count(tmp_path):
     path = tmp_path / "t"
     size = 450

@@ -162,6 +162,7 @@ def test_the_feed_is_what_statements_did(first, script, setting):
     assert whole.column("_commit_version").to_pylist() == sorted(whole.column("_commit_version").to_pylist())
 
 
+@pytest.mark.tier("test")
 def test_change_files_are_written_only_where_they_are_needed(tmp_path):
     for name, properties, needing in (("plain", FEED, {1, 3, 4, 5}), ("vectors", VECTORS, {1, 4})):
         path = tmp_path / name

@@ -105,6 +105,7 @@ def test_a_winner_with_a_rounded_decimal_conflicts(tmp_path, level):
         txn.commit()
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=3, test=9)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rounding", claimed.ROUNDINGS)

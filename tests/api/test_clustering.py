@@ -179,6 +179,7 @@ def test_writes_agree_with_the_columns(tmp_path):
 WIDE = pa.table({f"c{i}": pa.array([i, i + 1], pa.int64()) for i in range(40)})
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize(
     ("configuration", "others"),
@@ -356,6 +357,7 @@ def adds(table):
     return table._handle.snapshot.files.to_pylist()
 
 
+@pytest.mark.tier("test")
 def test_files_are_clustered_once(tmp_path):
     write_deltalake(tmp_path, grid(64), cluster_by=["y", "x"])
     table = DeltaTable(tmp_path)

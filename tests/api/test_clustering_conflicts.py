@@ -197,6 +197,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.tier("test")
 @examples(20)
 @given(
     st.dictionaries(st.integers(0, 50), st.sampled_from(sorted(STATEMENTS)), max_size=6),

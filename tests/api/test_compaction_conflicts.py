@@ -330,6 +330,7 @@ def test_without_vectors_other_files_are_no_matter(tmp_path):
     assert held(path) == [(i, 0) for i in range(20) if i != 7]
 
 
+@pytest.mark.tier("test")
 def test_partitioned_with_vectors_compaction_never_conflicts(tmp_path):
     for change in (delete, update, merge_by_partition):
         for compaction_first in (True, False):
@@ -363,6 +364,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.tier("test")
 @examples(25)
 @given(steps=STEPS)
 def test_any_schedule_of_changes_of_different_rows(fresh_path, steps):

@@ -215,6 +215,7 @@ def test_delete(made, condition):
     assert (result.version is None) == (not gone)
 
 
+@pytest.mark.tier("test")
 @given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])), assignments(["id", "v"], ["p"]))
 @examples(150)
 def test_update(made, condition, updates):
@@ -334,6 +335,7 @@ def run(table, source, on, clauses):
     return merger.execute()
 
 
+@pytest.mark.tier("test")
 @given(tables, st.lists(rows_of, max_size=4), merges(), st.booleans())
 @examples(250)
 def test_merge(made, source, request, row_by_row):

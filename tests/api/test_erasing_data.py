@@ -148,6 +148,7 @@ def test_the_page_leaves_no_value_in_any_file(tmp_path, monkeypatch):
     assert [name for name in held(".") if name.startswith("catalog.db")] == []
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("properties", [{}, VECTORS, EVERYTHING, TRACKED], ids=["plain", "vectors", "all", "tracked"])
 def test_no_byte_holds_the_value_afterwards(tmp_path, properties):
@@ -174,6 +175,7 @@ def test_only_names_of_empty_folders_hold_a_partition_value_afterwards(tmp_path)
     assert table.count() == 3
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("step", [step for step in STEPS if step != "unseen"])
 def test_each_step_is_needed(tmp_path, step):
@@ -206,6 +208,7 @@ def test_a_dropped_column_stays_until_its_files_are_rewritten(tmp_path):
 # --- a catalog ---
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("commits", ["staged", "inline"])
 def test_no_byte_of_a_catalog_and_its_tables_holds_the_value_afterwards(tmp_path, commits):
@@ -240,6 +243,7 @@ def test_with_both_switches_the_log_never_holds_the_value(tmp_path, properties):
     assert in_log(places) == []
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("switch", [UNSEEN, NO_STATISTICS], ids=["predicates", "statistics"])
 def test_either_switch_alone_leaves_what_the_other_keeps_out(tmp_path, switch):

@@ -41,6 +41,7 @@ def counts(path: Path, predicates: list[str]) -> list[int]:
     return [len(found.file_uris(predicate)) for predicate in predicates]
 
 
+@pytest.mark.tier("test")
 def test_the_same_files_are_read(tmp_path):
     assert counts(tmp_path / "t", table(tmp_path / "t")) == READ
 

@@ -253,6 +253,7 @@ def test_rows_keep_their_ids_where_files_are_rewritten(tmp_path):
     assert table.to_pyarrow_table(columns=asked).sort_by("id") == before
 
 
+@pytest.mark.tier("test")
 def test_a_writer_that_brings_it_back_is_noticed(tmp_path, monkeypatch):
     from refdelta.api import drop_feature as dropping
 

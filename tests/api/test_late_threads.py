@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import sys, threading
 import pyarrow as pa
@@ -31,6 +33,7 @@ threading.Thread(target=late).start()
 """
 
 
+@pytest.mark.tier("test")
 def test_every_statement_runs_after_the_main_thread(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(tmp_path / "t")], capture_output=True, text=True, check=False

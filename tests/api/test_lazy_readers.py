@@ -144,6 +144,7 @@ def test_each_library_reads_the_files_itself(table, monkeypatch):
         assert table.to_duckdb(connection).filter("id < 50").count("*").fetchall() == [(45,)]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("deleted", [3, 60_000])
 def test_deleted_rows_of_many_row_groups(tmp_path, deleted):

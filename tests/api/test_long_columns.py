@@ -196,8 +196,7 @@ def million(tmp_path_factory):
     return folder
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=0)
+@pytest.mark.tier("nightly")
 @pytest.mark.breaks_tables  # its commits do not have the files
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("verb", ["count", "filter", "delete", "checkpoint"])

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import resource, sys
 import pyarrow as pa
@@ -25,6 +27,7 @@ print(DeltaTable(uri).count(), DeltaTable(uri).load_cdf(4).read_all().num_rows >
 """
 
 
+@pytest.mark.tier("test")
 def test_every_statement_runs_with_64_descriptors(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(tmp_path / "t")], capture_output=True, text=True, check=False

@@ -209,6 +209,7 @@ def test_the_target_size_is_the_tables_own(path):
     assert table.optimize.compact(target_size=10 * size).version == 6
 
 
+@pytest.mark.tier("test")
 def test_an_output_is_cut_at_the_target_size_and_an_input_may_lie_in_two(tmp_path):
     where = tmp_path / "t"
     texts = [f"{i:05}" * 20 for i in range(60_000)]
@@ -341,6 +342,7 @@ FILES = st.lists(
 )
 
 
+@pytest.mark.tier("test")
 @examples(30)
 @given(files=FILES, target=st.integers(400, 3000), partitioned=st.booleans())
 def test_any_table(fresh_path, files, target, partitioned):

@@ -12,6 +12,7 @@ import shutil
 import deltalake
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ AS_SPARK = ("duckdb", "polars")
 LOST_BY_PYARROW = ("NaN", "0.0", "-0.0")
 
 
+@pytest.mark.tier("test")
 @examples(60)
 @given(
     float_tables.tables(),
@@ -75,6 +77,7 @@ def table_with_nan(path) -> DeltaTable:
     return DeltaTable(path)
 
 
+@pytest.mark.tier("test")
 def test_each_way_to_ask_for_nan_finds_it(tmp_path):
     table = table_with_nan(tmp_path / "t")
     assert differences(table) == set()
@@ -92,6 +95,7 @@ def test_without_the_rule_rows_are_lost_and_found_too_often(tmp_path, monkeypatc
 # --- files of other writers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @examples(40)
 @given(float_tables.tables(), st.lists(PREDICATES, min_size=4, max_size=4), st.sampled_from([3, 1000]))
 def test_rows_of_other_writers_are_found_changed_and_matched(fresh_path, appended, predicates, group_rows):

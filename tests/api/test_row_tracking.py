@@ -86,6 +86,7 @@ _NUMBERS = itertools.count()
 """Statements whose rows are new ones, even under a key that there was."""
 
 
+@pytest.mark.tier("test")
 @examples(30)
 @given(
     st.lists(
@@ -181,6 +182,7 @@ def test_asking_for_row_ids():
         DeltaTable(plain.uri).to_pyarrow_table(columns=["_metadata.row_id"])
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize(("mode", "partitioned"), [("none", True), ("name", False), ("id", False)])
 def test_rows_are_found_by_their_ids(mode, partitioned):

@@ -63,6 +63,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 def test_a_reader_sees_its_snapshot_to_the_end(path, monkeypatch):
     """Each change is made between two batches that the reader takes; it reads one ahead."""
@@ -143,6 +144,7 @@ def age(path, days=60):
         os.utime(file, (then, then))
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("stale_at", [0, 3, 5])
 def test_a_stale_handle_brings_no_version_back(tmp_path, monkeypatch, stale_at):
     path = tmp_path / "t"

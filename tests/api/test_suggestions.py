@@ -130,6 +130,7 @@ def test_a_misspelt_name_is_refused_with_the_right_one(case):
     assert said in str(caught.value)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("uri", "option", "said"),
     [

@@ -63,6 +63,7 @@ def unsynced(folder, synced, statement):
     return {path for path in {*new, *(path.parent for path in new)} if path.stat().st_ino not in before}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_files_and_folders_are_synced_before_the_entry(tmp_path, synced, statement):
     assert unsynced(tmp_path / "t", synced, statement) == set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from functools import cache
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -66,6 +67,7 @@ def test_the_rules_by_example():
     ]
 
 
+@cache
 def changes_of(zone: str) -> list[dt.datetime]:
     """Local times near the changes of the zone's offset."""
     found, hour = [], dt.timedelta(hours=1)
@@ -78,16 +80,13 @@ def changes_of(zone: str) -> list[dt.datetime]:
     return found or [dt.datetime(2000, 1, 1)]
 
 
-CHANGES = {zone: changes_of(zone) for zone in ZONES}
-
-
 @given(data=st.data())
 @examples(200)
 def test_random_times_are_those_of_zoneinfo(data):
     zone = data.draw(st.sampled_from(ZONES))
     near = st.builds(
         lambda change, seconds, micros: change + dt.timedelta(seconds=seconds, microseconds=micros),
-        st.sampled_from(CHANGES[zone]),
+        st.sampled_from(changes_of(zone)),
         st.integers(-90_000, 90_000),
         st.integers(0, 999_999),
     )

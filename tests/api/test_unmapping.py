@@ -132,6 +132,7 @@ def read_by(table, name):
     return table.to_pyarrow_table().sort_by(name).to_pylist()
 
 
+@pytest.mark.tier("test")
 def test_the_feature_is_dropped(tmp_path):
     table = changed(tmp_path, "id", VECTORS)
     before, mapped = read(tmp_path), table.version()

@@ -599,6 +599,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.tier("test")
 @examples(40)
 @given(
     steps=STEPS,

@@ -129,6 +129,7 @@ def test_the_change_feed_says_so(tmp_path):
         table.load_cdf(0).read_all()
 
 
+@pytest.mark.tier("test")
 def test_versions_that_are_named_can_be_read():
     """Random histories: the named versions can be read, and a version before them is named by the error."""
     chosen = random.Random(41)

@@ -45,6 +45,7 @@ def path(tmp_path, count):
     return where
 
 
+@pytest.mark.tier("test")
 def test_files_cover_narrow_ranges_of_each_column(path, count):
     before = rows_of(path)
     assert widths(path, "x", count) > 0.95

@@ -67,6 +67,7 @@ KINDS = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @examples(60)
 @given(data=st.data())
@@ -104,6 +105,7 @@ def test_values_of_several_types_are_what_arrow_says(values, kind):
         assert repr(array_of(values, kind).to_pylist()) == repr(wanted.to_pylist())
 
 
+@pytest.mark.tier("test")
 @examples(40)
 @given(texts=st.lists(st.none() | st.text(max_size=4), max_size=8), start=st.integers(0, 3))
 def test_the_text_of_a_piece_of_a_column_is_that_of_its_values(texts, start):

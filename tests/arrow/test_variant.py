@@ -338,6 +338,7 @@ def content(path):
     return {row["id"]: row["v"] for row in rows}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_every_operation_keeps_variants(tmp_path, vectors):
     path = tmp_path / "t"

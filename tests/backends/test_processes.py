@@ -70,7 +70,7 @@ def test_appends_of_ten_processes_are_all_there_once(request, pool, server, appe
     assert checkpoints == {f"_delta_log/{version:020d}.checkpoint.parquet" for version in range(10, total + 1, 10)}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize(("server", "statements"), STATEMENTS.items())
 def test_statements_of_ten_processes_give_what_sqlite_has_after_the_same_in_the_order_of_the_log(
     request, pool, server, statements

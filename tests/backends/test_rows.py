@@ -51,6 +51,7 @@ def some_statements(chance: random.Random) -> list[Statement | str]:
     return steps
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1, test=4)
 @pytest.mark.parametrize(
     ("vectors", "partition_by", "seed"),

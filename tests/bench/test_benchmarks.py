@@ -53,7 +53,7 @@ def smoke(tmp_path, *arguments, timeout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=8)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
     run = smoke(tmp_path, file, "--without", "delta-spark", timeout=300)
@@ -61,8 +61,7 @@ def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):
     assert not any("delta-spark" in bench.engines for bench in run.benches)
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(900)  # a Spark, beside what else runs
 def test_delta_spark_takes_part_in_small(tmp_path):

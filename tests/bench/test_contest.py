@@ -52,7 +52,7 @@ def recorded(*names, **every):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("place", range(3))
 def test_each_round_runs_every_engine_once_and_begins_with_another(place):
     names = ["a", "b"]
@@ -74,7 +74,7 @@ def test_a_slow_rival_may_do_a_share_of_the_work(clock):
     assert list(found["slow"].seconds.values()) == [pytest.approx(20.0)]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_slow_rivals_take_part_in_some_rounds_only():
     calls, engines = recorded("refdelta", "slow", slow=4)
     found, _ = play(engines, rounds=7, warm=2)

@@ -35,7 +35,7 @@ def test_disturbed_samples_do_not_count_unless_all_are():
     assert line.split() == ["refdelta", "2.000", "0.900", "-10%", "4.0", "16.0", "64.0", "~"]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_all_work_is_done_in_small(tmp_path):
     command = [sys.executable, "cores.py", "--scale", "0.01", "--files", "3", "--rounds", "1", "--cores", "1,2"]

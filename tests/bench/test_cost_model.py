@@ -45,6 +45,7 @@ def test_conflicts_are_more_where_winners_are_more():
     assert shares == sorted(set(shares))
 
 
+@pytest.mark.tier("test")
 def test_nobody_loses_for_ever():
     """A pause behind a look at the log made whoever paused lose again: with 32 writers it took 20 puts and more."""
     found = cost_model.simulate(cost_model.PLACES["s3-express"], 32, commits=300, seed=5)

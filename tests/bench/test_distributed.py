@@ -36,7 +36,7 @@ def test_the_seconds_of_workers_that_ended_are_not_counted_backwards():
     assert distributed._more(before, {1: [1.0, 0.0, 9.0, 0.0]}) == 1.0  # waited for, after one more second
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(600)
 def test_every_statement_is_measured(tmp_path):

@@ -151,6 +151,7 @@ def test_the_picture_has_a_panel_for_each_work_and_a_point_for_each_figure():
     assert [text.get_text() for text in second.get_yticklabels()] == ["c", "a"]
 
 
+@pytest.mark.tier("test")
 def test_many_commits_are_a_work_of_their_own(tmp_path):
     found = [field.run(field.Work("none", "appends", 1), str(tmp_path), count, 60, {}, 0) for count in (999, 10_000)]
     assert [one["mix"] for one in found] == ["appends", "appends, 10,000 commits"]

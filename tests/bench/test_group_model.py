@@ -45,6 +45,7 @@ def test_what_pays_pays_from_there_on():
             assert rate >= group_model.PAYS * group_model.single(S3, writers).rate
 
 
+@pytest.mark.tier("test")
 def test_the_program_prints_and_draws(capsys, tmp_path):
     assert group_model.main(["--picture", str(tmp_path / "p.svg")]) == 0
     lines = capsys.readouterr().out.splitlines()

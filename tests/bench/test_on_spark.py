@@ -12,8 +12,7 @@ WRITERS = {"bare Parquet", "refdelta", "delta-spark"}
 READERS = WRITERS | {"refdelta, by the format"}
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 def test_every_engine_runs_each_round_of_everything(tmp_path):
     told = tmp_path / "found.json"

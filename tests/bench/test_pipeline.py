@@ -153,8 +153,7 @@ def command(*arguments):
     }
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 @pytest.mark.timeout(1200)  # two Sparks, one after the other, beside what else runs
 def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
@@ -178,8 +177,7 @@ def test_a_small_run_has_the_same_rows_as_delta_spark(tmp_path):
     assert all(table["rows"] for table in ours["tables"].values())
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 @pytest.mark.usefixtures("s3_server")  # skips where there is none; the program starts its own
 def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
@@ -191,8 +189,7 @@ def test_a_small_run_on_s3_gives_the_right_rows(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_end_by_the_user_leaves_nothing(sign, tmp_path):

@@ -198,6 +198,7 @@ def test_runs_of_different_sizes_are_not_one(tmp_path):
 # --- the plots ---
 
 
+@pytest.mark.tier("test")
 def test_there_is_a_plot_of_each_kind_that_has_points(plots):
     assert list(plots) == ["conflict-check", "snapshot", "throughput", "abort-rate"]
 

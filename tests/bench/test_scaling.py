@@ -30,7 +30,7 @@ def test_the_table_and_the_plot_say_how_steep_each_work_is():
     assert "scan by partition, with a slope of 2.00" in scaling.charts.titled(scaling.figure(found))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_all_work_is_done_in_small(tmp_path):
     plot = tmp_path / "plot.svg"
     command = [sys.executable, "scaling.py", "--most", "1000", "--rounds", "1", "--plot", plot, "--scratch", tmp_path]

@@ -38,25 +38,27 @@ def searched(module, folder, first, step):
 # --- the search ---
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("first", [3, 61])
 def test_rows_with_any_value_in_any_column(tmp_path, first):
     wrong, count = searched("claims", tmp_path, first, 110)
     assert (wrong, count > 5) == ([], True)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_all_rows_with_any_value_in_any_column(tmp_path):
     wrong, count = searched("claims", tmp_path, 0, 1)
     assert (wrong, count) == ([], len([*claims.cases()]))
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("first", [7, 60])
 def test_answers_with_any_value_in_any_field(tmp_path, first):
     wrong, count = searched("served_claims", tmp_path, first, 83)
     assert (wrong, count > 3) == ([], True)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_all_answers_with_any_value_in_any_field(tmp_path):
     wrong, count = searched("served_claims", tmp_path, 0, 1)
     assert wrong == []

@@ -19,7 +19,7 @@ from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.engine.log.managed_log import STAGED, RatifiedCommit
 from refdelta_storage import Committed
 
-pytestmark = pytest.mark.tier("all")
+pytestmark = pytest.mark.tier("nightly")
 
 CRATE = "delta-kernel-unity-catalog"
 VERSION = "0.2.0"

@@ -29,7 +29,7 @@ def opened(postgres_server):
         pair.close()
 
 
-@pytest.mark.sample(test=6, all=6)
+@pytest.mark.sample(test=6)
 @pytest.mark.parametrize("level", interleaving.LEVELS)
 @pytest.mark.parametrize("first", interleaving.STATEMENTS)
 def test_two_sessions_are_as_one_after_the_other(first, level, opened):
@@ -46,7 +46,7 @@ def without_level(monkeypatch):
     monkeypatch.setattr(database.sa, "create_engine", made)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("level", interleaving.LEVELS[1:])
 def test_to_set_the_level_and_to_repeat_are_each_enough_and_neither_is_missed(level, opened, monkeypatch):
     without_level(monkeypatch)

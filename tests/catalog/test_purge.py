@@ -164,14 +164,17 @@ def search(folder, root, options, seeds):
     return wrong
 
 
+@pytest.mark.tier("test")
 def test_exactly_the_files_of_the_table_go_in_memory(tmp_path):
     assert search(tmp_path, f"memory://{uuid.uuid4()}", None, range(25)) == {}
 
 
+@pytest.mark.tier("test")
 def test_exactly_the_files_of_the_table_go_on_the_disk(tmp_path):
     assert search(tmp_path, str(tmp_path), None, range(100, 110)) == {}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("rule", ["folders of partitions", "files that the log names", "foreign change data"])
 def test_the_search_finds_a_rule_that_is_left_out(tmp_path, monkeypatch, rule):
     if rule == "folders of partitions":
@@ -211,7 +214,7 @@ def test_it_says_which_files_stay(tmp_path, caplog):
     assert len(list((tmp_path / "t").rglob("*.txt"))) == 12
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_exactly_the_files_of_the_table_go_in_many_trees(tmp_path):
     assert search(tmp_path, f"memory://{uuid.uuid4()}", None, range(1000, 1400)) == {}
 

@@ -21,7 +21,7 @@ from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import encode_commit
 from refdelta.transaction import background
 
-pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.tier("nightly"), pytest.mark.timeout(1200)]
 
 SOURCE = Path(__file__).parent / "rust_client"
 SCHEMA = pa.schema({"id": pa.int64()})

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -133,6 +134,7 @@ def begun(catalog: SqlCatalog, program: Program) -> Any:
     return tx
 
 
+@pytest.mark.tier("test")
 @examples(60)
 @given(histories())
 def test_what_committed_equals_some_order_of_it(fresh_path, history):

@@ -90,6 +90,7 @@ def changed(data, body):
     return body
 
 
+@pytest.mark.tier("test")
 @examples(400)
 @given(data=st.data(), path=st.sampled_from(PATHS))
 def test_requests_that_are_nearly_right(served, data, path):

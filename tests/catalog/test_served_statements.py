@@ -52,14 +52,13 @@ def wrong(schedules):
     return [(one.schedule, one.found, one.told) for one in schedules if one.found]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("statement", [one for one in STATEMENTS if one != "alter"])
 def test_every_schedule_with_one_fault(world, statement):
     assert len(explored(world, statement)) > 200
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=0)
+@pytest.mark.tier("nightly")
 def test_every_schedule_of_an_alter_with_one_fault(world):
     assert len(explored(world, "alter")) > 200
 
@@ -87,6 +86,7 @@ def drops(program, *faults):
     return [Schedule("drop", program, *moment, (None, *faults)) for moment in moments]
 
 
+@pytest.mark.tier("test")
 def test_a_drop_beside_a_table_that_takes_the_name(world):
     assert wrong(play(world, one) for one in [*drops("anew", "late"), *drops("replace", "lost reply")]) == []
 
@@ -98,6 +98,7 @@ def kinds(world, schedules, **options):
     return {kind for one in schedules for kind in play(world, one, **options).found}
 
 
+@pytest.mark.tier("test")
 def test_without_the_condition_of_the_requests_a_late_one_is_for_another_table(world):
     assert OTHERS in kinds(world, drops("anew", "late"), ignores_conditions=True)
     assert OTHERS in kinds(world, [FOUND[1]], ignores_conditions=True)

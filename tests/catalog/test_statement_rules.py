@@ -61,15 +61,13 @@ LEFT_OUT_OF_WAITS = {
 }  # fmt: skip
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("rule", LEFT_OUT)
 def test_a_rule_that_is_left_out_is_missed(rule, tmp_path):
     assert "FAILED" in without(*LEFT_OUT[rule], "tests/catalog/test_statements.py", tmp_path)
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("rule", LEFT_OUT_OF_WAITS)
 def test_a_rule_of_waits_that_is_left_out_is_missed(rule, tmp_path):
     tests, *rest = LEFT_OUT_OF_WAITS[rule]

@@ -98,6 +98,7 @@ MADE = ("rename", "drop", "purge")
 FAULTS = [faults for length in (1, 2, 3) for faults in itertools.product(("", "reply", "request"), repeat=length)]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("what", ["create", "register", *MADE])
 def test_a_statement_whose_replies_are_lost_has_its_effect_once(what, reopen, tmp_path, monkeypatch):
     write_deltalake(tmp_path / "files", pa.table({"id": [1]}))
@@ -371,6 +372,7 @@ def test_a_request_that_arrives_after_the_question_is_recognised(what, reopen, m
     assert reopen().tables() == [NAME if what == "create" else NEW]
 
 
+@pytest.mark.tier("test")
 def test_two_purges_of_one_table_at_once(reopen, monkeypatch):
     """The second one runs whole before each call that the first one makes to the store."""
     made = LocalStore.get, LocalStore.list, LocalStore.delete

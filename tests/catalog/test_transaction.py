@@ -294,6 +294,7 @@ def test_transact_repeats_after_a_conflict(catalog):
         catalog.transact(lambda tx: tx.commit())
 
 
+@pytest.mark.tier("test")
 def test_many_threads_move_money_and_the_sum_stays(catalog, reopen):
     errors_of = []
 
@@ -635,6 +636,7 @@ def crashes(catalog, monkeypatch, work):
     raise AssertionError("it never ends")
 
 
+@pytest.mark.tier("test")
 def test_a_crash_before_any_statement_of_the_database_leaves_all_or_nothing(catalog, monkeypatch):
     for name in ("a", "b"):
         catalog.table(name).delete()

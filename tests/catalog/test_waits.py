@@ -27,7 +27,7 @@ OF_SERVER = LOCK.replace("0.3", "1")
 # --- the network ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(test=8, all=8)
+@pytest.mark.sample(test=8)
 @pytest.mark.parametrize("forever", [False, True])
 @pytest.mark.parametrize("where", waits.WHERE)
 @pytest.mark.parametrize("statement", waits.STATEMENTS)
@@ -97,6 +97,7 @@ def read(catalog, statement, afterwards=lambda: None):
         afterwards()
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("where", ["sqlite", "postgres"])
 def test_the_wait_for_a_connection_of_the_pool_is_named(where, tmp_path, request):
     server = request.getfixturevalue("postgres_server") if where == "postgres" else None

@@ -392,6 +392,7 @@ def test_whether_rows_decide_reaches_the_commit(cli, tmp_path, monkeypatch, row_
 # --- mixes of one's own, other engines, warm-up ----------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 def test_a_weighted_mix_is_raced_and_checked(cli, tmp_path):
     (tmp_path / "nightly.toml").write_text(
         "append = 2\nupdate = 2\ndelete = 1\nrows = 500\nfiles = 3\noptimize = true\n"

@@ -30,6 +30,7 @@ def _raced(folder, engine, mix, **how):
     return race(str(folder), mix=mix_of(mix, 5), engine=find_engine(engine), **{"writers": 3, "commits": 9, **how})
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=6)
 @pytest.mark.parametrize("mix", [*MIXES])
 @pytest.mark.parametrize("engine", [*OWN, *OTHERS])
@@ -80,6 +81,7 @@ def test_a_group_ends_with_its_last_thread(tmp_path):
         second.commit(1)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("engine", ["refdelta-catalog", "pyiceberg"])
 def test_a_database_of_ones_own(cli, tmp_path, engine):
@@ -90,7 +92,8 @@ def test_a_database_of_ones_own(cli, tmp_path, engine):
     assert (tmp_path / "own.db").stat().st_size > 0
 
 
-@pytest.mark.sample(check=2, test=4, all=4)
+@pytest.mark.tier("test")
+@pytest.mark.sample(check=2, test=4)
 @pytest.mark.parametrize(
     ("engine", "mix"),
     [
@@ -103,6 +106,7 @@ def test_each_of_several_tables_has_its_share(tmp_path, engine, mix):
     assert (told.problems, told.commits, told.tables) == ((), 9, 3)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=6)
 @pytest.mark.parametrize("after", ["append", "correct", "upsert"])
 @pytest.mark.parametrize("before", ["correct", "upsert"])
@@ -148,6 +152,7 @@ def test_a_race_has_some_tables(tmp_path, tables):
         _raced(tmp_path, "refdelta", "appends", tables=tables)
 
 
+@pytest.mark.tier("test")
 def test_tuned_tables_compact_by_themselves(tmp_path):
     mix = mix_of("appends")
     for settings in ("defaults", "tuned"):
@@ -310,6 +315,7 @@ class Wrong(DeltalakeEngine):
         return self.hands(folder, mix, storage_options)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("hands", "mix", "words"),
     [
@@ -324,6 +330,7 @@ def test_lost_work_is_found_by_the_rows(tmp_path, hands, mix, words):
     assert race(str(tmp_path), engine=Wrong(hands), **how).problems == (words,)
 
 
+@pytest.mark.tier("test")
 def test_an_engine_that_never_wins_ends_the_race(tmp_path, monkeypatch):
     monkeypatch.setattr(throughput, "_MOST_LOST", 7)
     mix = Mix({"append": 1, "correct": 1}, rows=100)

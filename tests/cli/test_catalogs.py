@@ -35,6 +35,7 @@ def orders(cli, url, tmp_path):
     return "sales.orders"
 
 
+@pytest.mark.tier("test")
 def test_every_command_on_a_table_takes_its_name(cli, url, orders):
     changed = cli("update", orders, "--set", "town='Bergen'", "--where", "id = 1", "--json")
     assert json.loads(changed.out)["version"] == 2

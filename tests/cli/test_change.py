@@ -82,6 +82,7 @@ def test_a_dry_run_as_json_names_the_files(cli, table):
     assert (table / found["files"][0]).exists()
 
 
+@pytest.mark.tier("test")
 def test_a_dry_run_shows_a_screenful_of_files(cli, tmp_path):
     for number in range(render._SHOWN + 2):
         (tmp_path / "a.csv").write_text(f"id\n{number}\n")

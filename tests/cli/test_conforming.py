@@ -16,6 +16,7 @@ from refdelta.crosscheck import oracle
 from rules_left_out import check_without
 
 
+@pytest.mark.tier("test")
 def test_a_case_runs_and_is_shown(cli):
     shown = cli("conformance", "--engine", "refdelta", "--case", "lost-update")
     assert (shown.status, shown.err) == (0, "")
@@ -24,6 +25,7 @@ def test_a_case_runs_and_is_shown(cli):
     assert lines[2].endswith(": 2 sound")
 
 
+@pytest.mark.tier("test")
 def test_the_exit_status_is_1_where_an_engine_is_wrong(cli, tmp_path):
     report = tmp_path / "junit.xml"
     called = cli(
@@ -38,6 +40,7 @@ def test_the_exit_status_is_1_where_an_engine_is_wrong(cli, tmp_path):
     assert ET.parse(report).getroot().get("failures") == "1"
 
 
+@pytest.mark.tier("test")
 def test_errors_and_wrong_cases_are_counted_apart(cli, monkeypatch):
     def run_two(engine, asked, told, faults):
         for case, status in zip(asked, (ERROR, WRONG), strict=True):
@@ -67,6 +70,7 @@ def opened(monkeypatch):
     return asked
 
 
+@pytest.mark.tier("test")
 def test_a_case_is_opened_on_the_page_and_its_address_printed(cli, tmp_path, opened, monkeypatch):
     page = tmp_path / "docs" / "play" / "index.html"
     page.parent.mkdir(parents=True)
@@ -81,6 +85,7 @@ def test_a_case_is_opened_on_the_page_and_its_address_printed(cli, tmp_path, ope
     assert called.out == "https://docs.example/docs/play/index.html#case=lost-update@Serializable\n"
 
 
+@pytest.mark.tier("test")
 def test_a_random_case_that_is_wrong_without_a_rule_is_made_smaller_and_is_sound_with_it(cli, tmp_path, monkeypatch):
     path = tmp_path / "wrong.json"
     command = ("conformance", "--engine", "refdelta")

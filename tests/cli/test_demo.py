@@ -112,6 +112,7 @@ def small_demo(monkeypatch, some):
     monkeypatch.setattr(demo, "flights", lambda: some)
 
 
+@pytest.mark.tier("test")
 def test_the_command_shows_figures_history_and_checks(cli, small_demo, tmp_path, some):
     result = cli("demo", "--path", tmp_path / "t", "--writers", 2, "--no-spark", "--no-changes")
     assert (result.status, result.err) == (0, "")
@@ -160,7 +161,7 @@ def at(on_s3):
     return lambda outcome: demo.TableLocation(outcome.table, on_s3.options)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_changes_at_both_levels_are_those_of_a_serial_run(changed, at, some):
     assert [outcome.level for outcome in changed] == ["WriteSerializable", "Serializable"]
     for outcome in changed:
@@ -190,7 +191,7 @@ def rearranged(changed, s3_server, on_s3):
     return demo_rows.change_rows(copies)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_different_rows_of_the_same_files_never_conflict(changed, rearranged, at, some):
     for before, outcome in zip(changed, rearranged, strict=True):
         assert (outcome.level, outcome.base, outcome.conflicts) == (before.level, 60, ())
@@ -203,7 +204,7 @@ def test_different_rows_of_the_same_files_never_conflict(changed, rearranged, at
         assert sum(len(step.rebased_over) > 0 for step in outcome.steps) == outcome.moved
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_what_is_wrong_with_changed_rows_is_noticed(changed, rearranged, at, some):
     before, outcome = demo_changes.expected(some, changed[0]), rearranged[0]
     place = at(outcome)
@@ -254,7 +255,7 @@ def test_a_schedule_is_replayed_with_files(some):
     assert demo_rows.replay(with_all, dataclasses.replace(outcome, steps=one_after_the_other)).total == 0
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_wrong_row_or_order_is_noticed(changed, at, some):
     outcome = changed[0]
     where = at(outcome)
@@ -281,7 +282,7 @@ def test_a_change_that_passed_over_appends_comes_before_them():
     assert outcome_of("Serializable", late, gone, last).serial_order == (1, 2, 3, 4, 5, 6, 7, 8)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_level_that_does_not_keep_its_promise_is_noticed(changed, at, some):
     outcome = changed[0]
     first, *others = outcome.changes
@@ -313,7 +314,7 @@ def s3_environment(s3_server, monkeypatch):
     return options
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_command_on_s3_shows_what_moved_over_what(cli, small_demo, changed_already, s3_server, s3_environment):
     path = s3_server.place("t").uri
     result = cli("demo", "--path", path, "--writers", 2)
@@ -333,7 +334,7 @@ def test_the_command_on_s3_shows_what_moved_over_what(cli, small_demo, changed_a
     assert len(re.findall(r"^files, on the same schedule over every 20th flight +\d+", result.out, re.MULTILINE)) == 2
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_changes_as_json(cli, small_demo, changed_already, tmp_path):
     found = cli("demo", "--path", tmp_path / "t", "--writers", 1, "--no-spark", "--json").json
     assert [level["level"] for level in found["levels"]] == ["WriteSerializable", "Serializable"]

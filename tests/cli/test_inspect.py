@@ -202,6 +202,7 @@ def test_files_shows_a_screenful_and_says_how_many_there_are(cli, tmp_path):
     assert len(cli("files", uri, "--json", "--limit", 3).json) == 3
 
 
+@pytest.mark.tier("test")
 @pytest.mark.breaks_tables
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from cluster.killed_merges import KilledMerges
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 pytestmark = [
-    pytest.mark.tier("all"),
+    pytest.mark.tier("nightly"),
     pytest.mark.spark(apart=True),
     pytest.mark.xdist_group("cluster"),
     pytest.mark.timeout(1200),
@@ -42,7 +42,6 @@ def _can_start() -> None:
         (pytest.fail if IN_CI else pytest.skip)(reason)
 
 
-@pytest.mark.whole
 def test_statements_keep_every_row_once_while_tasks_executors_and_jobs_die(tmp_path):
     with sessions.Program("cluster.rounds", tmp_path, "20261126", *ROUNDS) as program:
         *told, done = [*program.lines()] or [None]
@@ -67,7 +66,6 @@ def test_each_batch_of_a_stream_is_merged_once_however_often_its_driver_dies(tmp
     merges.finish()
 
 
-@pytest.mark.sample(all=1, of="long on Spark")
 def test_a_source_of_a_merge_that_is_larger_than_the_drivers_memory_is_not_collected(tmp_path):
     memory = 512 << 20
     small, large = 10_000, 550_000
@@ -81,7 +79,6 @@ def test_a_source_of_a_merge_that_is_larger_than_the_drivers_memory_is_not_colle
     assert told[1]["python"] - told[0]["python"] < 64 << 20
 
 
-@pytest.mark.sample(all=1, of="long on Spark")
 def test_the_pipeline_has_the_right_rows_after_it_has_lost_an_executor(tmp_path):
     for number in range(3):
         folder = tmp_path / str(number)

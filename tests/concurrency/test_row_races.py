@@ -25,7 +25,7 @@ def shares() -> list[tuple[Any, range]]:
     return [(change, range(process, SETS, PROCESSES)) for process in range(PROCESSES)]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_eight_processes_change_rows_of_one_file_and_all_commit(tmp_path):
     uri = str(tmp_path / "t")
     create(uri)
@@ -37,7 +37,7 @@ def test_eight_processes_change_rows_of_one_file_and_all_commit(tmp_path):
     assert first in DeltaTable(uri).file_uris()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_none_of_them_is_stopped_by_compactions_meanwhile(tmp_path):
     uri = str(tmp_path / "t")
     create(uri)
@@ -49,7 +49,7 @@ def test_none_of_them_is_stopped_by_compactions_meanwhile(tmp_path):
     assert_each_row_was_changed_once(uri)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_of_those_that_want_the_same_rows_one_gets_them(tmp_path):
     uri, wanted = str(tmp_path / "t"), range(24)
     create(uri)

@@ -30,6 +30,7 @@ def test_each_file_satisfies_the_schema_and_is_as_make_corpus_writes_it(path):
     assert path.name == TABLES or all(case.expected for case in cases(path))
 
 
+@pytest.mark.tier("test")
 def test_the_smallest_cases_are_those_that_are_found_by_trying_all():
     assert [*map(json.dumps, smallest_cases.document()["cases"])] == [
         json.dumps({key: value for key, value in case.items() if key != "expected"})
@@ -37,6 +38,7 @@ def test_the_smallest_cases_are_those_that_are_found_by_trying_all():
     ]
 
 
+@pytest.mark.tier("test")
 def test_the_page_has_the_numbers_of_cases():
     text = corpus.PAGE.read_text()
     assert text == corpus.page(text), "run make corpus"

@@ -13,6 +13,8 @@ import re
 from collections import defaultdict
 from itertools import permutations
 
+import pytest
+
 from conformance.test_runner import Careless
 from refdelta.conformance import engines, run
 from refdelta.conformance.elle import REGISTERS, draw_registers, exported
@@ -60,6 +62,7 @@ def committed(text: str) -> dict[int, list[list[tuple[str, int, int | None]]]]:
     return found
 
 
+@pytest.mark.tier("test")
 def test_the_form_is_that_of_elles_documentation():
     made = exported(run(engines.find("refdelta"), draw_registers(range(6))))
     assert (made.cases, made.left_out) == (6, 0)
@@ -77,11 +80,13 @@ def test_the_form_is_that_of_elles_documentation():
     assert len({*written}) == len(written)
 
 
+@pytest.mark.tier("test")
 def test_an_order_explains_the_histories_of_refdelta():
     made = exported(run(engines.find("refdelta"), draw_registers(range(6))))
     assert all(explained(transactions) for transactions in committed(made.text).values())
 
 
+@pytest.mark.tier("test")
 def test_an_engine_that_checks_nothing_leaves_histories_without_an_order():
     results = run(Careless(), draw_registers(range(60)))
     unexplained = {case for case, some in committed(exported(results).text).items() if not explained(some)}
@@ -89,6 +94,7 @@ def test_an_engine_that_checks_nothing_leaves_histories_without_an_order():
     assert all(results[case].status == WRONG for case in unexplained)
 
 
+@pytest.mark.tier("test")
 def test_what_does_not_fit_is_left_out_and_counted():
     results = run(Careless("modest"), draw_registers(range(3)))
     assert {result.status for result in results} == {REFUSED}

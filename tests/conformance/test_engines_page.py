@@ -15,10 +15,12 @@ ROOT = Path(__file__).resolve().parents[2]
 generator = loaded(ROOT / ".ci" / "generate" / "engines_page.py")
 
 
+@pytest.mark.tier("test")
 def test_the_page_is_that_of_the_recorded_runs():
     assert generator.PAGE.read_text() == generator.page(generator.runs()), "run .ci/generate/engines_page.py --page"
 
 
+@pytest.mark.tier("test")
 def test_a_run_has_each_case_of_the_corpus_that_is_for_its_engine():
     for name, one in generator.runs().items():
         kinds = resolve_name(engines.OWN[name]).kinds if name in engines.OWN else ("statements",)
@@ -29,6 +31,7 @@ def test_a_run_has_each_case_of_the_corpus_that_is_for_its_engine():
         )
 
 
+@pytest.mark.tier("test")
 def test_only_missing_cases_are_run_where_the_version_is_the_same(capsys):
     whole = generator.record("refdelta-files", ["statements"], generator.runs()["refdelta-files"])
     assert whole == generator.runs()["refdelta-files"]
@@ -64,6 +67,7 @@ def test_refdelta_is_wrong_in_no_recorded_case():
             assert {one["status"] for one in generator.runs()[name]["results"]} <= {"sound", "needless", "refused"}
 
 
+@pytest.mark.tier("test")
 def test_a_run_is_counted_by_level_and_by_group():
     results = [
         {"case": "a@Serializable", "group": "g", "level": "Serializable", "status": "wrong", "why": "left: [[1]]"},
@@ -77,6 +81,7 @@ def test_a_run_is_counted_by_level_and_by_group():
     assert "- `a@Serializable`, wrong: left: \\[\\[1]]" in lines
 
 
+@pytest.mark.tier("test")
 def test_an_engine_that_is_not_there_keeps_its_run_unless_it_is_asked_for(monkeypatch, tmp_path, capsys):
     def unavailable(name):
         raise engines.EngineUnavailableError(f"{name} is not installed")

@@ -14,6 +14,7 @@ FOUND = needed_rules.recorded()
 CASES = {case.id: case for case in cases()}
 
 
+@pytest.mark.tier("test")
 def test_no_rule_is_without_a_case_and_the_page_shows_them():
     shown = needed_rules.by_rule(FOUND)
     assert [rule.id for rule in rules.RULES] == list(shown)
@@ -23,6 +24,7 @@ def test_no_rule_is_without_a_case_and_the_page_shows_them():
     assert text == needed_rules.document(text), "run .ci/generate/needed_rules.py --page"
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("rule", [rule.id for rule in rules.RULES])
 def test_without_a_rule_a_case_is_wrong(rule):
     case, others = next(iter(needed_rules.by_rule(FOUND)[rule].items()))
@@ -33,7 +35,7 @@ def test_without_a_rule_a_case_is_wrong(rule):
     assert (result.status, result.failures) == ("wrong", {})
 
 
-@pytest.mark.sample(check=4, test=20, all=30)
+@pytest.mark.sample(check=4, test=20)
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
 def test_a_case_needs_the_rules_that_were_found(case):
     assert needed_rules.needed(case) == FOUND.get(case.id, {}), "run make needed-rules"

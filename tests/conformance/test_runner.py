@@ -114,6 +114,7 @@ def test_an_engine_that_checks_nothing_is_wrong_where_no_order_explains_it():
     assert result.why.endswith("left: [[0, 1], [0, 1]]")
 
 
+@pytest.mark.tier("test")
 def test_the_smallest_cases_are_wrong_on_an_engine_that_checks_nothing():
     chosen = [case for case in CASES.values() if case.group == "smallest"]
     assert len(chosen) >= 70
@@ -235,6 +236,7 @@ def test_refdelta_without_deletion_vectors_is_sound(case):
         assert result.status == SOUND, result.why
 
 
+@pytest.mark.tier("test")
 def test_other_engines_run_the_cases_that_they_can():
     for name, refused in (
         ("deltalake", {"copies-of-each-other", "transaction-of-two-statements"}),
@@ -313,6 +315,7 @@ class DuckDBWithoutConflictChecks:
         self.duckdb.close()
 
 
+@pytest.mark.tier("test")
 def test_duckdb_inserts_in_transactions_of_its_own(monkeypatch):
     # CI has no extension for its version of DuckDB; this is the order of calls, and what becomes of a conflict.
     monkeypatch.setattr(duckdb_engine, "_connection", DuckDBWithoutConflictChecks)
@@ -489,6 +492,7 @@ def package(tmp_path, monkeypatch):
     sys.modules.pop("other_package", None)
 
 
+@pytest.mark.tier("test")
 def test_an_adapter_of_another_package_is_found_and_judged(package, capsys):
     assert engines.names() == [*engines.OWN, "no-class", "sqlite"]
     found = run(engines.find("sqlite"), [CASES[f"{name}@Serializable"] for name in SOME])
@@ -524,11 +528,13 @@ def test_adapters_are_short():
 # --- random cases -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 def test_random_cases_are_sound_on_refdelta():
     results = run(engines.find("refdelta"), draw(range(6)))
     assert {result.status for result in results} <= {SOUND, NEEDLESS}, results
 
 
+@pytest.mark.tier("test")
 def test_a_wrong_random_case_is_made_smaller_and_written_as_a_case(tmp_path):
     wrong = next(result.case for result in run(Careless(), draw(range(200))) if result.status == WRONG)
     less = smaller(Careless(), wrong)

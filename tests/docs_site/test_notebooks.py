@@ -46,7 +46,7 @@ def test_a_notebook_prints_what_it_is_known_to(site, name):
         assert printed in page, printed
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_notebook_that_raises_fails_the_build(tmp_path):
     notebook = json.loads(NOTEBOOKS[0].read_text())
     notebook["cells"] = [{**notebook["cells"][2], "source": ["1 / 0"]}]

@@ -16,7 +16,7 @@ PAIRS = [(one.id, two.id) for one, two in product(outcomes.OPERATIONS, repeat=2)
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("table", outcomes.LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_pair_is_decided_as_the_engine_does(level, table):
@@ -26,8 +26,7 @@ def test_every_pair_is_decided_as_the_engine_does(level, table):
         assert play(core, choice) == play(engine, choice), choice
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("table", outcomes.LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_random_histories_of_three_and_four_are_decided_as_the_engine_does(level, table):

@@ -130,7 +130,7 @@ def test_a_finger_drags_a_beginning(browser, site):
     context.close()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_transactions_are_added_and_removed(opened, page):
     opened()
     page.select_option("#play-count", "4")

@@ -66,6 +66,7 @@ def apart(text, expected, kept, ours, found, steps):
     return []
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=3)
 @pytest.mark.parametrize("group", GROUPS)
 @given(st.integers(0, 2**32))

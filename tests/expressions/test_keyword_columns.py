@@ -61,6 +61,7 @@ def read(text, schema):
     return parse_predicate(text, Scope((("t", schema),)), now=0)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=6)
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_keyword_is_the_column_of_its_name(text):

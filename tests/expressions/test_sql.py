@@ -215,6 +215,7 @@ def test_unknown_columns(sql):
         parse_predicate(sql, TABLE)
 
 
+@pytest.mark.tier("test")
 def test_a_long_chain_is_no_deep_tree():
     predicate = parse_predicate(" or ".join(f"a = {i}" for i in range(2_000)), TABLE)
     assert len(predicate.children) == 2_000

@@ -45,7 +45,7 @@ def outcome(value, row):
         return ExpressionError
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @given(st.lists(VALUE_TREES, min_size=100, max_size=100), st.lists(rows(), min_size=20, max_size=20))
 @examples(5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 def test_spark_agrees(spark, fresh_path, trees, found):

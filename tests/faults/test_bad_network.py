@@ -68,7 +68,7 @@ def test_writers_and_a_reader(server, name):
     assert committed > 2
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_server_is_killed_under_load(s3_server):
     result = run(s3_server, SEED, replace(ENDING, steps=6, kills=0.4))
     assert result.wrong == []

@@ -48,6 +48,7 @@ def test_every_step_does_what_its_definition_says(tmp_path):
     assert after(START, Step("delete", -1, 0), [START]) != START
 
 
+@pytest.mark.tier("test")
 def test_what_callers_are_told(table):
     place, told = table
     last = next(one for one in reversed(told) if one.outcome == "committed")
@@ -62,6 +63,7 @@ def test_what_callers_are_told(table):
     assert blamed(place, [*told, replace(lost, outcome="unknown")]) == ""
 
 
+@pytest.mark.tier("test")
 def test_what_errors_say(table):
     place, told = table
 
@@ -82,6 +84,7 @@ def test_what_errors_say(table):
     assert "credentials" in fails("StoreError", "PUT http://x/y?sig=abc")
 
 
+@pytest.mark.tier("test")
 def test_readers(table):
     place, told = table
     assert "other rows" in blamed(place, told, [Read(0, rows(START)[1:])])
@@ -90,6 +93,7 @@ def test_readers(table):
     assert blamed(place, told, [Read(None, error=("StoreError", "no answer"))]) == ""
 
 
+@pytest.mark.tier("test")
 def test_files(table):
     place, told = table
     path = DeltaTable(place.uri).files().column("path").to_pylist()[0]
@@ -102,6 +106,7 @@ def test_files(table):
     assert "of which None are there" in blamed(place, told, vacuumed=True)
 
 
+@pytest.mark.tier("test")
 def test_a_commit_that_is_there_twice(table):
     place, told = table
     log = DeltaTable(place.uri).store

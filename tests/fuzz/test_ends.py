@@ -19,10 +19,12 @@ EVERY = max(1, len(ends.cases()) // budget(300))
 """Of so many cases one is tried."""
 
 
+@pytest.mark.tier("test")
 def test_no_integer_has_another_end_than_an_answer_or_an_error_of_ours():
     assert list(ends.search(EVERY, 7)) == []
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("case", [case for case in ends.cases() if case.place.startswith("name: ")], ids=str)
 @pytest.mark.sample(check=4)
 def test_versions_at_the_end(case):
@@ -42,6 +44,7 @@ def _any(number, *_):
     return number
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("module", "place"), [(assigned, MARK), (body, "name: with_commit")], ids=["row ids", "versions"]
 )

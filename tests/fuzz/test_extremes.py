@@ -21,6 +21,7 @@ SEED = "1"
 DEEP = '{"expression":' * 3_000 + "1" + "}" * 3_000
 
 
+@pytest.mark.tier("test")
 def test_no_extreme_value_ends_in_a_raw_error():
     most = budget(1_500, fewest=60)
     chosen = Random(SEED).sample(cases(), min(most // 3, len(cases())))
@@ -86,6 +87,7 @@ def test_a_rule_that_is_left_out_is_found(name, monkeypatch):
     assert len(list(findings([(case, step)]))) == 1
 
 
+@pytest.mark.tier("test")
 def test_the_same_depth_is_refused_at_any_depth_of_the_stack():
     def deeper(count):
         return deeper(count - 1) if count else read_json(DEEP)

@@ -15,6 +15,7 @@ SEED = "7"
 INPUTS = budget(12_000)
 
 
+@pytest.mark.tier("test")
 def test_no_input_has_another_end_than_an_answer_or_an_error_of_ours(tmp_path):
     counts = shares(list(targets()), INPUTS)
     tallies = fuzz(counts, SEED, 1, tmp_path)

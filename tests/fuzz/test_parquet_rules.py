@@ -25,6 +25,7 @@ def _search(rule: str, target: str, seeds: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.skipif(pa.__version__ != PINS["pyarrow"], reason="the seeds change files that the pinned pyarrow writes")
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "none"])
 def test_a_rule_that_is_left_out_is_found(rule):
@@ -32,6 +33,7 @@ def test_a_rule_that_is_left_out_is_found(rule):
     assert done.returncode == 3, done.stdout + done.stderr
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("target", ["page-headers", "footers", "pages"])
 def test_with_all_rules_these_seeds_find_nothing(target):

@@ -39,7 +39,7 @@ def test_a_slow_look_is_taken_again():
     assert search.judged(lambda _: {"parts": next(times)}, 4_096) is None
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, growth.victims as victims\n"
@@ -92,6 +92,7 @@ def calls(act, table):
     return next(made)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=8)
 @pytest.mark.parametrize("verb", sorted(tables.VERBS))
 @pytest.mark.parametrize("what", ["columns of strings", "fields of a struct", "partition columns", "tags"])

@@ -10,7 +10,7 @@ from kills.bank import Bank, KilledServer
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("commits", ["staged", "inline"])
 def test_the_sum_of_two_tables_stays_with_a_catalog_in_sqlite(fresh_path, commits):
     folder = fresh_path()
@@ -20,7 +20,7 @@ def test_the_sum_of_two_tables_stays_with_a_catalog_in_sqlite(fresh_path, commit
     assert done.transfers > 0
 
 
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("commits", ["staged", "inline"])
 def test_the_sum_of_two_tables_stays_while_postgresql_is_restarted(fresh_path, postgres_server, commits):
     folder = fresh_path()

@@ -29,8 +29,7 @@ def test_kills_and_restarts_of_postgresql(fresh_path, postgres_server, commits):
     assert done.restarts > 0
 
 
-@pytest.mark.tier("all")
-@pytest.mark.whole
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_two_programs_drop_and_recreate_tables_of_one_name(fresh_path, database, request):
     folder = fresh_path()
@@ -41,8 +40,7 @@ def test_two_programs_drop_and_recreate_tables_of_one_name(fresh_path, database,
     assert done.killed == 8
 
 
-@pytest.mark.tier("all")
-@pytest.mark.whole
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("commits", ["staged", "inline"])
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_database_that_is_restored_under_load_is_adopted(fresh_path, database, commits, request):

@@ -58,6 +58,7 @@ def test_a_part_of_a_file(base, tmp_path, which):
         assert len(deltalake.DeltaTable(path).file_uris()) == DeltaTable(path)._handle.snapshot.num_files
 
 
+@pytest.mark.tier("test")
 def test_a_checkpoint_whose_first_bytes_never_came(base, tmp_path):
     """As a file system leaves it that grew the file before it wrote: zeros."""
     table, versions = base
@@ -70,6 +71,7 @@ def test_a_checkpoint_whose_first_bytes_never_came(base, tmp_path):
             assert [content(path, version) for version in range(8)] == versions
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("parts", [{1}, {2}, {1, 3}])
 def test_a_checkpoint_in_parts_of_which_some_are_missing(base, tmp_path, parts):
     table, versions = base

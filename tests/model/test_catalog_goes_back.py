@@ -19,8 +19,6 @@ from refdelta.engine.log.managed_log import ManagedStore
 from refdelta.errors import CatalogMismatchError
 from refdelta_storage import Committed
 
-pytestmark = pytest.mark.whole
-
 WAYS = [(inline, checksums) for inline in (False, True) for checksums in (False, True)]
 LATE = "bcdl"
 WORLDS = pytest.mark.parametrize(("inline", "checksums"), WAYS)
@@ -32,6 +30,7 @@ def explore(length: int, copy: str, **options: bool) -> Counter[str]:
     return ends
 
 
+@pytest.mark.tier("test")
 @WORLDS
 @pytest.mark.parametrize("copy", ["sr", "SR"])
 def test_a_copy_is_restored_among_two_operations(copy, inline, checksums):
@@ -40,18 +39,21 @@ def test_a_copy_is_restored_among_two_operations(copy, inline, checksums):
     assert ends["refused"] > 20
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("copy", ["sr", "SR"])
 def test_a_copy_is_restored_before_late_checksums(copy, inline):
     assert Counter(play(one, inline=inline, checksums=True) for one in histories(3, copy, LATE))["whole"] > 100
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("copy", ["sr", "SR"])
 def test_a_copy_is_restored_after_lost_proposals(copy, inline):
     assert Counter(play(one, inline=inline) for one in histories(4, copy, "abe"))["whole"] > 100
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("copy", ["sx", "sy", "so"])
 def test_a_copy_is_restored_while_another_program_is_at_work(copy, inline):
@@ -65,8 +67,7 @@ def test_a_copy_is_restored_among_three_operations(copy, inline, checksums):
     explore(3, copy, inline=inline, checksums=checksums)
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
+@pytest.mark.tier("nightly")
 @WORLDS
 @pytest.mark.parametrize("copy", ["sr", "SR"])
 def test_a_copy_is_restored_among_four_operations(copy, inline, checksums):
@@ -129,6 +130,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("rule", LEFT_OUT)
 def test_a_rule_that_is_left_out_is_found(rule):
     copy, *wrong = LEFT_OUT[rule]

@@ -26,8 +26,6 @@ from refdelta.engine.log.managed_log import ManagedStore, RatifiedCommit
 from refdelta_storage import Committed, StorageError
 from tiers import examples
 
-pytestmark = pytest.mark.whole
-
 FIRST = encode_commit([CommitInfo(fields={"txnId": "origin", "inCommitTimestamp": 0})])
 NOT_REFUSED = tuple(kind for kind in FAULTS if kind != "refused")
 MODES = pytest.mark.parametrize(("inline", "winners"), [(False, False), (False, True), (True, True)])
@@ -64,21 +62,21 @@ def explore(*given, **options):
     return report
 
 
+@pytest.mark.tier("test")
 @MODES
 def test_two_writers_and_a_publisher_with_one_fault(inline, winners):
     report = explore("ab", 1, inline=inline, winners=winners, in_all=1)
     assert report.outcomes == {"CommitOutcome", "StoreError"}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @MODES
 def test_two_writers_and_a_publisher_with_a_fault_each(inline, winners):
     report = explore("ab", 1, inline=inline, winners=winners, kinds=NOT_REFUSED)
     assert report.outcomes == {"CommitOutcome"}
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
+@pytest.mark.tier("nightly")
 @MODES
 def test_three_writers_and_a_publisher_with_one_fault(inline, winners):
     report = explore("abc", 1, inline=inline, winners=winners, in_all=1)
@@ -113,6 +111,7 @@ def test_staged_files_are_cleaned_up_at_any_moment():
     assert report.outcomes == {"CommitOutcome"}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("inline", [False, True])
 def test_a_conflict_with_a_commit_that_is_not_published(inline):
     report = explore("ab", 1, inline=inline, some_read="b", kinds=("lost reply", "late"), must_commit=False)

@@ -49,11 +49,9 @@ from refdelta.core.rows.touched import TouchedFiles
 from refdelta.transaction.transaction import Transaction
 from rules_left_out import check_without
 
-pytestmark = pytest.mark.whole
-
 REARRANGING = {"OPTIMIZE", "OPTIMIZE ZORDER", "REORG PURGE", "RESTORE"}
 
-OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else tiers.some(BASIC, check=6, test=8, every=10)
+OF_THREE = ALL if os.environ.get("REFDELTA_HISTORIES") == "all" else tiers.some(BASIC, check=6, test=8)
 
 
 def test_interleavings_are_counted_whole():
@@ -73,18 +71,18 @@ DEFAULTS = (PLAIN, PARTITIONED, ROWS)
 
 
 def of_two(layout: Layout) -> list[Case]:
-    return tiers.some(MORE if layout in DEFAULTS else ALL, check=6, test=14, every=20)
+    return tiers.some(MORE if layout in DEFAULTS else ALL, check=6, test=14)
 
 
-@pytest.mark.sample(check=1, test=2, all=4)
+@pytest.mark.tier("test")
+@pytest.mark.sample(check=1, test=2)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
     all_of(tables.engine(level, layout), of_two(layout), 2, say)
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize(
     ("level", "layout"), [(SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, ROWS), (WRITE_SERIALIZABLE, PARTITIONED)], ids=str
 )
@@ -92,7 +90,8 @@ def test_pairs_and_triples_through_the_engine(level, layout, say):
     all_of(Engine(level, layout), OF_THREE, 3, say)
 
 
-@pytest.mark.sample(check=1, test=2, all=4)
+@pytest.mark.tier("test")
+@pytest.mark.sample(check=1, test=2)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_triples_through_the_rules(level, layout, say):
@@ -100,20 +99,20 @@ def test_triples_through_the_rules(level, layout, say):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @each(*DEFAULTS)
 def test_four_operations_through_the_rules(layout, say):
     all_of(tables.core(WRITE_SERIALIZABLE, layout), CYCLE, 4, say)
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @each(ROWS, FILES, PARTITIONED_ROWS)
 def test_maintenance_between_changes_through_the_rules(layout, say):
     all_of(Core(SERIALIZABLE, layout), MAINTENANCE, 4, say)
 
 
-@pytest.mark.sample(check=1, test=4, all=6)
+@pytest.mark.sample(check=1, test=4)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_rules_alone_decide_as_in_the_engine(level, layout):
@@ -129,14 +128,14 @@ def test_the_rules_alone_decide_as_in_the_engine(level, layout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @each(TRACKED, TRACKED_FILES)
 def test_pairs_where_rows_are_tracked_through_the_engine(layout, say):
     all_of(tables.engine(WRITE_SERIALIZABLE, layout), of_two(layout), 2, say)
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=1, all=1)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("level", "layout"),
     [(SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED), (WRITE_SERIALIZABLE, TRACKED_FILES)],
@@ -221,6 +220,7 @@ def test_all_rows_of_a_file_are_those_that_were_live_in_it():
 # --- the histories would show it ----------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     ("missing", "what"),
@@ -317,6 +317,7 @@ WRONG = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("what", WRONG)
 def test_rows_that_are_taken_for_others_make_a_history_wrong(monkeypatch, what):

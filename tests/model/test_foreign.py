@@ -68,7 +68,7 @@ def some(kind, *, check, test):
     return tiers.some([one for one in FOREIGN if one.kind == kind], check=check, test=test)
 
 
-@pytest.mark.sample(check=2, test=10, all=12)
+@pytest.mark.sample(check=2, test=10)
 @each(ROWS, TRACKED, PARTITIONED_ROWS, FILES, PLAIN)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -85,6 +85,7 @@ def skipped(foreign):
             yield tuple(cases), began
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @each(PARTITIONED_ROWS, ROWS)
 @pytest.mark.parametrize("kind", sorted(LOOSE | {"a blind append that reads"}))

@@ -10,8 +10,6 @@ import pytest
 from model.intents import BROKEN_BY, EVERYTHING, SCENARIOS, SWITCHES, Explorer, Violation, random_schedules
 from tiers import budget
 
-pytestmark = pytest.mark.whole
-
 OUTCOMES = {
     "rows": {"committed", "failed"},
     "again": {"committed", "failed"},
@@ -21,6 +19,7 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_schedule_breaks_the_protocol(name):
     """At the sizes of the scenarios, 327,000 worlds in all, in some 30 seconds of CPU."""
@@ -30,6 +29,7 @@ def test_no_schedule_breaks_the_protocol(name):
     assert explorer.worlds > 200
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_each_part_of_the_rules_is_needed(switch):
     with pytest.raises(Violation) as found:
@@ -37,6 +37,7 @@ def test_each_part_of_the_rules_is_needed(switch):
     print(f"without {switch!r}, {SWITCHES[switch]}:\n  {found.value}")
 
 
+@pytest.mark.tier("test")
 def test_random_schedules_of_three_writers_and_all_that_may_happen():
     random_schedules(budget(5_000, fewest=500), "intents")
 

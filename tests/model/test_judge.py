@@ -222,7 +222,7 @@ def ten_operations():
         yield copy(colour(c), lambda k, a: (k + 10, a))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_contracts_count_of_histories_that_break_without_the_rule(capsys):
     """All histories of three small transactions over two rows: 72 of 90,000."""
     histories = {by_rows: [0, 0, 0], by_rows_and_precedence: [0, 0, 0]}

@@ -51,7 +51,7 @@ def test_no_cell_is_below_delta_spark(level, layout):
     assert whole(measured(level, layout)).engine > whole(measured(level, layout)).spark
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_cell_is_lower_by_rows_than_by_files(level):
     for files, rows in SECTIONS:
@@ -61,7 +61,7 @@ def test_no_cell_is_lower_by_rows_than_by_files(level):
             assert whole(by_rows).engine > whole(by_files).engine
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_cell_is_lower_where_rows_are_tracked(level):
     """Ids of rows take nothing away, and whoever changes rows goes after ZORDER."""
@@ -71,7 +71,7 @@ def test_no_cell_is_lower_where_rows_are_tracked(level):
     assert all(tracked[pair].engine == tracked[pair].judge > usual[pair].engine for pair in behind)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_delta_spark_does_what_is_written_down(spark, fresh_path):
     """A few of the histories once more; all of them are `make precision-spark`."""
@@ -162,7 +162,7 @@ def test_a_file_with_a_larger_vector_is_no_new_data(monkeypatch):
     assert accepted(Core(SERIALIZABLE, FILES)) < usual
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_levels_differ_where_they_should():
     for layout in LAYOUTS:
         strict, weak = measured(SERIALIZABLE, layout), measured(WRITE_SERIALIZABLE, layout)
@@ -183,7 +183,6 @@ def test_a_group_fails_none_that_could_commit_alone(level, layout):
     assert not {pair for pair in shared if alone & {*pair}}
 
 
-@pytest.mark.tier("all")
-@pytest.mark.whole
+@pytest.mark.tier("nightly")
 def test_the_notes_are_those_of_this_engine():
     assert NOTES.read_text() == report(), "run make precision"

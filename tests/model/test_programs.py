@@ -44,8 +44,8 @@ from rules_left_out import check_without
 # --- the histories ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1, test=2)
-@pytest.mark.sample(all=2)
 @each(*WIDER, CLUSTERED_TRACKED)
 @pytest.mark.parametrize("level", LEVELS)
 def test_pairs_through_the_engine(level, layout, say):
@@ -66,8 +66,8 @@ def test_pairs_through_the_rules(level, layout, say):
     say(f"2 of {len(cases)}: {tables.explored(tables.core(level, layout), cases, 2, among=known)}")
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1, test=2)
-@pytest.mark.sample(all=4)
 @pytest.mark.parametrize("part", range(3))
 @each(WIDE_ROWS, CLUSTERED, WIDE_PARTITIONED)
 @pytest.mark.parametrize("level", LEVELS)
@@ -77,7 +77,7 @@ def test_triples_through_the_rules(level, layout, part, say):
     say(f"3 of {len(cases)}: {tables.explored(tables.core(level, layout), cases, 3)}")
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("level", LEVELS)
 def test_triples_of_changes_of_the_table_through_the_engine(level, say):
     cases = named(CLUSTERED, "cluster by s", "drop s", "restore", "vacuum", "enable times", "delete a = 0")
@@ -86,7 +86,6 @@ def test_triples_of_changes_of_the_table_through_the_engine(level, say):
 
 @pytest.mark.tier("test")
 @pytest.mark.sample(test=1)
-@pytest.mark.sample(all=1)
 @each(*WIDER)
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_rules_alone_decide_as_in_the_engine(level, layout):
@@ -425,6 +424,7 @@ PROTECTIONS = {
 """By what protects them, histories that are wrong without it."""
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2, test=20)
 @flat(PROTECTIONS)
 def test_without_a_protection_a_history_is_wrong(monkeypatch, what, needed):

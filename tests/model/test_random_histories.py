@@ -57,12 +57,14 @@ def run(table, schedule):
     return version
 
 
+@pytest.mark.tier("test")
 @examples(MANY)
 @given(st.sampled_from(LEVELS), st.sampled_from(LAYOUTS), schedules(6))
 def test_through_the_rules(level, layout, schedule):
     run(tables.core(level, layout), schedule)
 
 
+@pytest.mark.tier("test")
 @examples(MANY // 5)
 @given(st.sampled_from(LEVELS), st.sampled_from(LAYOUTS), schedules(5))
 def test_through_the_engine(level, layout, schedule):
@@ -89,6 +91,7 @@ def test_programs_through_the_rules(level, layout, data):
     run(tables.core(level, layout), data.draw(schedules(6, (*of_rows_and_domains(layout), *STATEMENTS))))
 
 
+@pytest.mark.tier("test")
 @examples(MANY // 20)
 @given(st.sampled_from(LEVELS), st.sampled_from(WIDER), st.data())
 def test_programs_through_the_engine(level, layout, data):

@@ -55,8 +55,6 @@ def loop_with(**limits: int) -> Loop:
     return lambda prepared: commit_loop(prepared, Limits(**limits))
 
 
-pytestmark = pytest.mark.whole
-
 REAL = loop_with(max_repeats=2)
 NO_REFUSALS = tuple(kind for kind in FAULTS if kind != "refused")
 
@@ -68,13 +66,14 @@ def explore(loop: Loop, prepared: list[PreparedCommit], first: dict[int, bytes],
     return report
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_three_blind_appends_with_a_fault_each():
     report = explore(REAL, [transaction(name, 0) for name in "abc"], origin(0))
     assert report.outcomes == {"CommitOutcome", "StoreError"}
     assert report.schedules > 1_000_000
 
 
+@pytest.mark.tier("test")
 def test_three_creators_of_one_table():
     report = explore(
         REAL,
@@ -206,7 +205,7 @@ def on_shared(prepared: list[PreparedCommit], loop: Loop = REAL, **options: obje
     return explore(loop, prepared, first, rows=rows, **options)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_three_writers_of_one_file_with_a_fault_each():
     """Each deletes rows of its own: all of them commit, whatever befalls them."""
     report = on_shared([deletes("a", 1, 2), deletes("b", 3), deletes("c", 5)], kinds=("lost reply", "late"))

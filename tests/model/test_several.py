@@ -19,6 +19,7 @@ from tiers import examples
 MIXED = (SERIALIZABLE, WRITE_SERIALIZABLE)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("layout", [pytest.param(PLAIN, marks=pytest.mark.tier("test")), ROWS], ids=str)
 @pytest.mark.parametrize("levels", [(one, one) for one in LEVELS], ids=str)
 def test_all_histories_of_two_transactions_over_two_tables(levels, layout, say):
@@ -27,7 +28,7 @@ def test_all_histories_of_two_transactions_over_two_tables(levels, layout, say):
     assert 0 < tally["in which all commit"] < tally["histories"]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("levels", [*((one, one) for one in LEVELS), MIXED, MIXED[::-1]], ids=str)
 def test_all_histories_of_three_transactions_over_two_tables(levels, say):
     tally = Several(levels, ROWS).explore(SINGLE + DOUBLE, 3, DOUBLE)
@@ -64,6 +65,7 @@ def schedules(draw):
     return events, draw(st.lists(st.sampled_from(some), min_size=count, max_size=count))
 
 
+@pytest.mark.tier("test")
 @examples(400)
 @given(
     st.lists(st.sampled_from(LEVELS), min_size=3, max_size=3), st.sampled_from([PLAIN, ROWS, PARTITIONED]), schedules()

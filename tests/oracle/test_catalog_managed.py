@@ -95,7 +95,7 @@ def sound(table: DeltaTable) -> None:
     assert stamps == sorted(set(stamps))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_in_turns(quick_spark: Any, coordinator: Coordinator, table: DeltaTable) -> None:
     """Inserts, statements, MERGE, RESTORE: each engine goes on from what the other left, published or not."""
     steps = [
@@ -171,7 +171,7 @@ def test_we_move_our_commits_over_its_and_conflict_by_rows(quick_spark: Any, tab
     sound(table)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
 def test_at_once(quick_spark: Any, table: DeltaTable) -> None:
     """Three threads of ours append and update while delta-spark inserts: every row is there once."""
@@ -200,7 +200,7 @@ def test_at_once(quick_spark: Any, table: DeltaTable) -> None:
     sound(table)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_its_streams_and_checkpoints(quick_spark: Any, table: DeltaTable, tmp_path: Path) -> None:
     """One stream reads what both commit, published or not; another one writes; its checkpoint is one for us."""
     copy, sink, source = (str(tmp_path / name) for name in ("copy", "sink", "source"))
@@ -228,7 +228,7 @@ def test_its_streams_and_checkpoints(quick_spark: Any, table: DeltaTable, tmp_pa
     sound(table)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_its_tables_have_the_features_that_ours_have(quick_spark: Any, table: DeltaTable, tmp_path: Path) -> None:
     """A table that delta-spark creates as a catalog-managed one, and ours: one protocol, one set of properties."""
     path = tmp_path / "its"
@@ -250,7 +250,7 @@ def test_its_tables_have_the_features_that_ours_have(quick_spark: Any, table: De
     assert b"commitInfo" in first[0]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_what_it_may_not_do_ours_may(quick_spark: Any, table: DeltaTable) -> None:
     with pytest.raises(Exception, match="DELTA_UNSUPPORTED_CATALOG_MANAGED_TABLE_OPERATION"):
         quick_spark.sql("OPTIMIZE orders")
@@ -262,7 +262,7 @@ def test_what_it_may_not_do_ours_may(quick_spark: Any, table: DeltaTable) -> Non
     sound(table)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_parts_of_a_transaction_over_two_tables(
     quick_spark: Any, coordinator: Coordinator, catalog: SqlCatalog, table: DeltaTable
 ) -> None:

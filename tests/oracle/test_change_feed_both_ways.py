@@ -54,7 +54,7 @@ def feed(spark: Any, path: Path, **options: Any) -> pa.Table:
     return spark.read.format("delta").option("readChangeFeed", "true").options(**options).load(str(path)).toArrow()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_what_delta_spark_records(quick_spark, tmp_path, kind):
     partitions, properties = KINDS[kind]
@@ -94,7 +94,7 @@ def test_reading_what_delta_spark_records(quick_spark, tmp_path, kind):
     assert ("later" in table.load_cdf(2, 4).schema.names) is (kind not in ("mapped", "by id"))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_what_cannot_be_read_is_refused_by_both(quick_spark, tmp_path):
     spark = quick_spark
     spark_tables.create(spark, tmp_path, SCHEMA, (), {**FEED, "delta.columnMapping.mode": "name"})

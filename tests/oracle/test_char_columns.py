@@ -58,7 +58,7 @@ def chosen(spark, name, sql):
     return sorted(row.id for row in spark.sql(f"SELECT id FROM {name} WHERE {sql}").collect())
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_char_columns_are_read_and_compared_alike(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     name = oracle.identifier(path)

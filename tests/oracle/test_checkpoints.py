@@ -55,7 +55,7 @@ FLAVOURS = {
 }
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_refdelta_reads_checkpoints_of_spark(spark, tmp_path, flavour):
     properties, conf, looks_right = FLAVOURS[flavour]

@@ -17,7 +17,7 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("cloner", ["spark", "refdelta"])
 def test_clones_of_either_are_read_and_written_by_both(quick_spark, tmp_path, cloner):
     source, clone = tmp_path / "source x", tmp_path / "clone"
@@ -49,7 +49,7 @@ def test_clones_of_either_are_read_and_written_by_both(quick_spark, tmp_path, cl
     assert_same_table(oracle.read_table(quick_spark, source), before)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_spark_reads_clones_through_refdelta_and_tracked_rows_have_own_ids(quick_spark, tmp_path):
     """Both engines clone a table that tracks rows; both read either clone, by every way that Spark has here."""
     import refdelta.spark

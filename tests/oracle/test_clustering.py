@@ -51,7 +51,7 @@ def newest_domain(path):
     return [action for action in newest(path, "domainMetadata") if action["domain"] == "delta.clustering"]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_table_of_spark_is_written_to(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     spark_tables.sql(
@@ -93,7 +93,7 @@ def test_a_table_of_spark_is_written_to(quick_spark, tmp_path):
     assert actions(tmp_path / "ours", 0, "domainMetadata") == theirs
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_spark_writes_to_a_table_of_ours_and_clusters_it(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     write_deltalake(path, rows(1, 2, 3), cluster_by=["s.x", "name"])
@@ -129,7 +129,7 @@ def test_a_column_beyond_the_first_statistics(quick_spark, tmp_path):
     assert_same_table(DeltaTable(path).to_pyarrow_table(), oracle.read_table(spark, path))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_columns_are_replaced_and_restored(quick_spark, tmp_path):
     """The clustering columns after the table is replaced by an unclustered one, and after they are set again."""
     spark, path, other = quick_spark, tmp_path / "ours", tmp_path / "theirs"

@@ -52,7 +52,7 @@ def same(spark, path, count, **filters):
         assert found[0] == int(expected.lstrip("n"))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("maker", ["spark", "refdelta"])
 def test_turns_at_a_mapped_table(quick_spark, tmp_path, mode, maker):
@@ -128,7 +128,7 @@ def schema_of_arrow(path, name):
     return DeltaTable(path).schema().to_arrow().field(name).type
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_table_is_mapped_late(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     plain = ROWS.select(["id", "m", "part", "d"])

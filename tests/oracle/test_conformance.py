@@ -14,7 +14,7 @@ from refdelta.conformance.engines.delta_spark import DeltaSpark
 CASES = {case.id: case for case in cases()}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_statements_overlap_as_the_schedule_says(quick_spark):
     engine = DeltaSpark()
@@ -33,7 +33,7 @@ def kernel(spark):
     engine.close()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("case", "ended", "committed"),
@@ -54,7 +54,7 @@ def test_kernel_commits_actions(kernel, case, ended, committed):
     assert (result.status, result.committed) == (ended, committed), result.why
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_kernel_runs_no_transaction_whose_reads_it_would_not_check(kernel):
     (result,) = run(kernel, [CASES["delete-over-another-insert@Serializable"]])

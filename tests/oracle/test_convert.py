@@ -32,7 +32,7 @@ def state(path):
     return metadata.schema_string, metadata.partition_columns, metadata.configuration, table.protocol(), files
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS"])
 def test_both_make_the_same_table_of_a_folder(quick_spark, tmp_path, timestamps):
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"

@@ -79,7 +79,7 @@ def test_a_table_of_refdelta_is_alike(spark, written):
     assert found["where `p` IS NULL"].startswith("1 row; both read 1 of 3")
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_table_of_delta_spark_is_alike_at_an_older_version_too(spark, tmp_path):
     path = tmp_path / "t"
     spark_tables.create(spark, path, DATA.schema, ["p"], {"delta.enableDeletionVectors": "true"})
@@ -245,7 +245,7 @@ def test_a_table_on_s3_is_compared_by_a_copy(cli, s3_server):
     assert {"ok  count at version 1: 2 rows", "ok  history: 3 commits"} <= set(lines)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_table_of_a_catalog_is_alike_with_commits_that_are_not_published(quick_spark, tmp_path, monkeypatch, capsys):
     url = f"sqlite:///{tmp_path}/catalog.db"
     with SqlCatalog(url, warehouse=tmp_path / "warehouse") as catalog:

@@ -176,7 +176,7 @@ def assert_framed_as_here(path: Path, add: Add, bitmap: BitMap64) -> None:
     assert data[vector.offset : vector.offset + len(framed)] == framed
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_rows_that_either_engine_hides_are_hidden_from_both(quick_spark, tmp_path):
     spark, ours, theirs = quick_spark, tmp_path / "ours", tmp_path / "theirs"
     write_patterns(ours, FIRST_AND_NEXT, seed=7)

@@ -137,7 +137,7 @@ def test_delete(quick_spark, fresh_path, parts, layout, condition):
     assert_same(quick_spark, ours, theirs)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @tries(6)
 @given(parts=files, layout=layouts, condition=a_condition_for_each_group, data=st.data())
 def test_update(quick_spark, fresh_path, parts, layout, condition, data):

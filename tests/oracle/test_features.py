@@ -64,7 +64,7 @@ def state(path):
     return versions, lists, configuration, protected is None
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("feature", CASES)
 def test_both_drop_a_feature_alike(quick_spark, tmp_path, feature):
     properties, statements = CASES[feature]

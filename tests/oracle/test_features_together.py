@@ -14,7 +14,7 @@ from together.play import Play
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.sample(test=0, all=2)
+@pytest.mark.sample(test=0)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_features_meet(quick_spark, tmp_path, seed):
     Play(seed, tmp_path / "t", quick_spark).play()

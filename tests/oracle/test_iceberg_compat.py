@@ -66,7 +66,7 @@ def same(spark, path, count):
     assert_same_table(ours, oracle.read_table(spark, path))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("maker", ["spark", "refdelta", "reorg"])
 def test_both_write_the_same_files(quick_spark, tmp_path, maker):
     spark, path = quick_spark, tmp_path / "t"

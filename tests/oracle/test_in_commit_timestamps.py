@@ -40,7 +40,7 @@ def check(spark: Any, path: Any) -> list[int | None]:
     return found
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("creator", ["refdelta", "delta-spark"])
 def test_both_write_a_table_that_has_them_from_its_creation(spark, tmp_path, creator):
     if creator == "refdelta":

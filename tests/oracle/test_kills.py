@@ -11,7 +11,7 @@ from servers.running import Place
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_delta_spark_reads_what_the_killed_left(s3_server, quick_spark, fresh_path):
     path, place = fresh_path(), s3_server.place()
     local = Campaign(Place(str(path), {}), path, "vectors", seed=20261122)

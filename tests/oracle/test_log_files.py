@@ -45,7 +45,7 @@ def forget(path, version):
         file.unlink()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize(
     ("top_level", "listed", "struct"),
     [("parquet", 2, False), ("json", 2, True), ("parquet", 1000, True), ("json", 1000, False)],
@@ -82,7 +82,7 @@ def test_spark_goes_on_from_our_v2_checkpoints(quick_spark, tmp_path, monkeypatc
     same(spark, path)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("struct", [False, True])
 def test_spark_reads_v2_checkpoints_that_share_sidecars(quick_spark, tmp_path, monkeypatch, struct):
     """Of which the later ones name sidecars of the earlier ones, and Spark's cleanup of the log spares these."""
@@ -113,7 +113,7 @@ def test_spark_reads_v2_checkpoints_that_share_sidecars(quick_spark, tmp_path, m
     same(spark, path)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_compaction_files(with_checksums, tmp_path):
     spark, path = with_checksums, tmp_path / "t"
     write_deltalake(path, rows(1, 2), configuration=V2 | {"delta.checkpointInterval": "100"})
@@ -192,7 +192,7 @@ def test_what_one_engine_has_clustered_the_other_leaves(quick_spark, tmp_path):
     same(spark, path)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_either_engine_changes_the_clustering_columns(quick_spark, tmp_path):
     """Files clustered by the first columns are rewritten by FULL only."""
     spark, path = quick_spark, tmp_path / "t"
@@ -229,7 +229,7 @@ def _split(entries):
     return theirs, {entry["version"] for entry in entries} - theirs
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_plain_table_is_clustered_by_either(quick_spark, tmp_path):
     spark = quick_spark
     protocols = []
@@ -247,7 +247,7 @@ def test_a_plain_table_is_clustered_by_either(quick_spark, tmp_path):
     assert protocols[0] == protocols[1]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_feature_that_spark_dropped_leaves_protected_checkpoints(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     write_deltalake(path, rows(1, 2, 3), configuration={"delta.enableDeletionVectors": "true"})

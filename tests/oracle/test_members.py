@@ -65,8 +65,7 @@ def files_by_kernel(kernel: DeltaKernel, path: Path, version: int) -> set[tuple[
     return found
 
 
-@pytest.mark.tier("all")
-@pytest.mark.whole
+@pytest.mark.tier("nightly")
 def test_kernel_and_deltalake_read_each_version(kernel, tmp_path):
     path = tmp_path / "t"
     table = grown(path, VECTORS)
@@ -83,7 +82,7 @@ def test_kernel_and_deltalake_read_each_version(kernel, tmp_path):
         assert_same_table(wanted.to_pyarrow_table(), theirs)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize(
     "properties", [VECTORS, {**VECTORS, **FEED, **KEPT}, KEPT], ids=["vectors", "all", "no vectors"]
 )
@@ -123,7 +122,7 @@ def test_delta_spark_reads_each_version(quick_spark, tmp_path, properties):
     assert not verify(path).findings
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_rows_keep_their_ids(quick_spark, tmp_path):
     """Updates that share a version keep the ids of their rows, for both engines."""
     path = tmp_path / "t"
@@ -137,7 +136,7 @@ def test_rows_keep_their_ids(quick_spark, tmp_path):
     assert len(set(after.values())) == 8
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_stream_of_delta_spark_has_the_rows_of_each_member_once(quick_spark, tmp_path):
     path = tmp_path / "t"
     write_deltalake(path, rows(0), configuration={**VECTORS, **FEED})

@@ -21,7 +21,7 @@ def listed(table):
     return sorted(tuple(row.values()) for row in table.select(SCHEMA.names).to_pylist())
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_delta_spark_between_two_that_race(quick_spark, fresh_path):
     path = fresh_path()
     write_deltalake(path, one("first", 0), configuration={"delta.checkpointInterval": "7"})

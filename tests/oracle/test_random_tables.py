@@ -205,8 +205,7 @@ class ManagedRun(Run):
         return table
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1)
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
 def test_what_delta_spark_commits_to_a_catalog_at_random(quick_spark, tmp_path, seed):
     with SqlCatalog(f"sqlite:///{tmp_path}/catalog.db") as catalog, by_path(quick_spark):
@@ -222,8 +221,7 @@ def test_what_delta_spark_commits_to_a_catalog_at_random(quick_spark, tmp_path, 
             raise
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=2)
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
 def test_what_delta_spark_writes_at_random(quick_spark, tmp_path, seed):
     run = Run(quick_spark, tmp_path / "t", seed)

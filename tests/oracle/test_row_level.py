@@ -143,7 +143,7 @@ def on_spark(spark: Any, path: Path) -> Rows:
     return listed(oracle.read_table(spark, path))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_spark_reads_what_is_left_of_each_schedule(quick_spark, fresh_path):
     spark = quick_spark
     names = [*SCHEDULES, *CHAINS]
@@ -155,7 +155,7 @@ def test_spark_reads_what_is_left_of_each_schedule(quick_spark, fresh_path):
         assert all(pool.map(lambda name: oracle.validate_checksum(spark, paths[name]), CHAINS))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_spark_goes_on_from_what_is_left_and_refdelta_on_top_of_that(quick_spark, fresh_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda name: go_on(quick_spark, fresh_path(), name), GOES_ON))
@@ -207,7 +207,7 @@ def test_of_two_that_want_the_same_rows_the_first_has_them(fresh_path, name):
     assert held(path) == judge.rows()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_spark_agrees_after_a_race_of_processes(quick_spark, tmp_path):
     """As in ``tests/concurrency/test_row_races.py``, smaller."""
     path = tmp_path / "t"

@@ -30,7 +30,7 @@ ROWS = pa.concat_tables(
 CONSTRAINTS = {f"c{n}": f"n <> {n} OR ({sql})" for n, sql in enumerate(CONDITIONS)}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_constraints_are_the_same_whoever_declares_and_whoever_holds_them(quick_spark, tmp_path):
     spark = quick_spark
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -66,7 +66,7 @@ def test_constraints_are_the_same_whoever_declares_and_whoever_holds_them(quick_
         assert_same_table(DeltaTable(place).to_pyarrow_table(), pa.Table.from_pylist(kept, ROWS.schema))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_neither_adds_a_constraint_that_rows_break(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     write_deltalake(path, VALUES)
@@ -132,7 +132,7 @@ def made_by_spark(spark, path):
     )
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_generated_columns_and_defaults_are_the_same_whoever_declares_and_whoever_makes_them(quick_spark, tmp_path):
     spark = quick_spark
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -177,7 +177,7 @@ def test_generated_columns_and_defaults_are_the_same_whoever_declares_and_whoeve
             DeltaTable(theirs).update({"g4": column})
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_identity_columns_are_numbered_by_both_in_turns(quick_spark, tmp_path):
     spark = quick_spark
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -231,7 +231,7 @@ def test_identity_columns_are_numbered_by_both_in_turns(quick_spark, tmp_path):
                 spark.sql(sql.format(name))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_workers_of_spark_hold_the_rules_too(quick_spark, tmp_path):
     import refdelta.spark
 
@@ -280,7 +280,7 @@ def test_workers_of_spark_hold_the_rules_too(quick_spark, tmp_path):
     assert sorted(numbered.to_pyarrow_table()["g"].to_pylist()) == [1, 3, 6, 9, 12]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_workers_of_spark_number_rows_apart(quick_spark, tmp_path):
     """By frames, the data source, a stream and MERGE, between statements of delta-spark: no number is given twice."""
     import refdelta.spark
@@ -320,7 +320,7 @@ def test_workers_of_spark_number_rows_apart(quick_spark, tmp_path):
     assert not [found for found in verify(path, sample=None).findings if found.severity == "error"]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_all_rules_beside_mapped_columns_vectors_and_tracked_rows(quick_spark, tmp_path):
     spark, path = quick_spark, tmp_path / "t"
     name = oracle.identifier(path)

@@ -84,7 +84,7 @@ def both_write(spark, path) -> None:
         assert tags == {"delta.rowTracking.preserved": "true"}, turn
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_both_keep_the_ids_of_rows(quick_spark, fresh_path, vectors):
     path = fresh_path()
@@ -96,7 +96,7 @@ def test_both_keep_the_ids_of_rows(quick_spark, fresh_path, vectors):
     both_write(quick_spark, path)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_each_enables_it_on_a_table_of_the_other(quick_spark, fresh_path):
     mine, theirs = fresh_path(), fresh_path()
     write_deltalake(mine, rows(1, 2, 3), configuration={"delta.enableDeletionVectors": "true"})
@@ -118,7 +118,7 @@ def test_each_enables_it_on_a_table_of_the_other(quick_spark, fresh_path):
         assert [after[row[0]][2] for row in found] == [row[2] for row in found]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_tasks_of_spark_keep_the_ids_of_rows(quick_spark, fresh_path):
     for vectors in ("true", "false"):
         path = fresh_path()

@@ -201,7 +201,7 @@ def random_statement(dice: random.Random) -> str:
     return f"MERGE INTO {{t}} t USING {{s}} s ON t.id = s.id {' '.join(clauses)}"
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_statement_leaves_the_same_table(quick_spark: Any, tables: Path, tmp_path: Path, seed: int) -> None:
     by_both(quick_spark, tables, tmp_path, random_statement(random.Random(seed)))

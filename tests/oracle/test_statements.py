@@ -197,7 +197,7 @@ def test_the_register_names_statements_that_are_tried_and_tests_that_exist():
         assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, test
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_statements_leave_the_same_commit_or_the_register_says_otherwise(quick_spark, fresh_path):
     spark = quick_spark

@@ -73,8 +73,7 @@ def test_the_register_lists_differences_only_and_calls_them_by_their_name():
         assert len(reason) > 20, f"{case}: a reason is a sentence"
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_delta_spark_does_what_the_scenarios_say(quick_spark, fresh_path):
     # Most of a scenario is waiting for tiny jobs, so a few run at once.

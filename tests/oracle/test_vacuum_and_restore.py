@@ -70,7 +70,7 @@ def dry_run(spark, table, mode="", hours=0):
     return {row.path.removeprefix("file:").removeprefix(f"{root}/") for row in found}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_the_same_files_go(quick_spark, table, tmp_path):
     path = tmp_path / "t"
     there = {name for name in objects(path) if not name.endswith(".crc")}
@@ -107,7 +107,7 @@ def test_the_same_files_of_ours_go(quick_spark, tmp_path):
     assert table.vacuum() == [] == [*dry_run(quick_spark, table, "LITE", hours=168)]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_delta_spark_goes_on_after_a_vacuum(quick_spark, table, tmp_path):
     path = tmp_path / "t"
     before = oracle.read_table(quick_spark, path).sort_by([("_p", "ascending"), ("id", "ascending")])
@@ -139,7 +139,7 @@ def test_delta_spark_goes_on_after_a_vacuum(quick_spark, table, tmp_path):
     assert oracle.frame(quick_spark, path).count() == table.count() == before.num_rows - 28 * 2
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_restores_of_both(quick_spark, table, tmp_path):
     path, name = tmp_path / "t", oracle.identifier(tmp_path / "t")
     for version in (2, 4, 5):

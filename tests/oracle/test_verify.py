@@ -100,7 +100,7 @@ FEATURES = {
 }
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_of_delta_spark_are_sound(quick_spark, tmp_path, name):
     spark, path = quick_spark, tmp_path / "t"

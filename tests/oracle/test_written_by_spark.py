@@ -89,7 +89,7 @@ class TestDeletionVectors:
         spark_tables.write(spark, tmp_path / "t", NUMBERS, files=1)
         return tmp_path / "t"
 
-    @pytest.mark.tier("all")
+    @pytest.mark.tier("nightly")
     def test_rows_deleted_in_several_steps_are_gone_in_each_version(self, spark, path):
         for predicate in ("id % 7 = 0", "id > 90", "name = 'n1'"):
             spark_tables.sql(spark, path, f"DELETE FROM {{t}} WHERE {predicate}")
@@ -111,7 +111,7 @@ class TestDeletionVectors:
             9,
         }
 
-    @pytest.mark.tier("all")
+    @pytest.mark.tier("nightly")
     def test_update_and_merge_by_vectors(self, spark, path):
         spark_tables.sql(spark, path, "UPDATE {t} SET name = concat(name, '!') WHERE id BETWEEN 20 AND 30")
         spark_tables.sql(
@@ -124,7 +124,7 @@ class TestDeletionVectors:
             want = oracle.read_table(spark, path, version)
             assert_same_table(DeltaTable(path, version=version).to_pyarrow_table(), want)
 
-    @pytest.mark.tier("all")
+    @pytest.mark.tier("nightly")
     def test_a_large_table_with_vectors_over_several_row_groups(self, spark, tmp_path):
         path = tmp_path / "large"
         spark.sql(
@@ -191,7 +191,7 @@ class TestColumnMapping:
         )
         return path
 
-    @pytest.mark.tier("all")
+    @pytest.mark.tier("nightly")
     def test_columns_renamed_dropped_and_added_again(self, spark, path):
         for statement in (
             "ALTER TABLE {t} RENAME COLUMN `b c` TO `a,b`",

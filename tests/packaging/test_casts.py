@@ -49,7 +49,7 @@ def test_refdelta_and_deltalake_answer_so_in_tables(tmp_path):
         assert casts_page.asked(store, which) == {key: page[name][key] for key in map(" > ".join, which)}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_delta_spark_answers_so(spark, fresh_path):
     recorded = casts_page.recorded()

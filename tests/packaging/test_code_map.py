@@ -12,11 +12,13 @@ map_ = loaded(ROOT / ".ci/generate/code_map.py")
 PAGE = map_.PAGE.read_text()
 
 
+@pytest.mark.tier("test")
 def test_the_page_and_the_drawing_show_the_imports_of_the_code():
     assert map_.page(PAGE) == PAGE, "run make map"
     assert map_.PICTURE.read_text() == map_.drawing(), "run make map"
 
 
+@pytest.mark.tier("test")
 def test_no_two_rooms_import_each_other():
     assert len(map_.levels(map_.imports())) > 20
     with pytest.raises(ValueError, match=r"import each other: \w+ > \w+ > \w+"):

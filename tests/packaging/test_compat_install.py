@@ -34,12 +34,14 @@ def run(program: str, *, tmp_path: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.tier("test")
 def test_the_names_that_libraries_import_are_there(tmp_path: Path) -> None:
     program = f"{NAMES}\nimport deltalake; print(deltalake.DeltaTable.__module__, write_deltalake.__module__)"
     home = "refdelta.compat.deltalake"
     assert run(program, tmp_path=tmp_path) == f"{home}.table {home}.writer.writer"
 
 
+@pytest.mark.tier("test")
 def test_a_module_is_the_same_by_both_names(tmp_path: Path) -> None:
     program = """
 import sys, deltalake.table, refdelta.compat.deltalake as own
@@ -53,11 +55,13 @@ print(sum(type(finder).__name__ == "_Finder" for finder in sys.meta_path))
     ]
 
 
+@pytest.mark.tier("test")
 def test_the_distribution_has_the_version_of_the_interface(tmp_path: Path) -> None:
     program = "import importlib.metadata as m, deltalake; print(m.version('deltalake') == deltalake.__version__)"
     assert run(program, tmp_path=tmp_path) == "True"
 
 
+@pytest.mark.tier("test")
 def test_polars_writes_and_reads_by_it(tmp_path: Path) -> None:
     program = """
 import polars as pl
@@ -76,6 +80,7 @@ print(refdelta.DeltaTable("t").history(1)[0]["engineInfo"].startswith("refdelta"
     ]
 
 
+@pytest.mark.tier("test")
 def test_uninstall_gives_the_name_back(tmp_path: Path) -> None:
     program = "import deltalake\nrefdelta.compat.uninstall()\nimport deltalake\nprint(deltalake.__file__)"
     assert "refdelta" not in Path(run(program, tmp_path=tmp_path)).parent.name
@@ -93,11 +98,13 @@ except ImportError as error:
     assert run(program, tmp_path=tmp_path).startswith("deltalake is imported already: call refdelta.compat.install()")
 
 
+@pytest.mark.tier("test")
 def test_a_module_that_deltalake_does_not_have_is_not_found(tmp_path: Path) -> None:
     program = "try:\n    import deltalake.nothing\nexcept ModuleNotFoundError as error:\n    print(error.name)"
     assert run(program, tmp_path=tmp_path) == "deltalake.nothing"
 
 
+@pytest.mark.tier("test")
 def test_a_whole_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,7 +59,7 @@ def test_the_tutorial_and_the_readme_lead_two_writers_through_one_file():
     assert "ConcurrentAppendException\nfiles-added" in tutorial
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 def test_the_example_on_spark_runs(tmp_path):
     if missing := oracle.availability():
@@ -81,8 +81,7 @@ def test_commands_are_shown_on_one_page_only():
     }
 
 
-@pytest.mark.tier("all")
-@pytest.mark.whole
+@pytest.mark.tier("nightly")
 def test_the_commands_print_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page_blocks.run_commands(COMMANDS)

@@ -11,6 +11,7 @@ from by_path import generator
 how_we_know = generator("how_we_know")
 
 
+@pytest.mark.tier("test")
 def test_its_sizes_are_those_of_the_tests():
     text = how_we_know.DOCUMENT.read_text()
     assert how_we_know.document(text) == text, "run make how-we-know"
@@ -31,6 +32,7 @@ def test_each_test_and_target_that_it_names_exists():
     assert [name for name in re.findall(r"`make ([\w-]+)`", text) if f"\n{name}: " not in makefile] == []
 
 
+@pytest.mark.tier("test")
 def test_a_page_without_a_place_for_the_sizes_is_refused():
     with pytest.raises(ValueError, match="has 0 places for the sizes"):
         how_we_know.document("x")

@@ -80,6 +80,7 @@ def test_every_public_name_is_there_when_it_is_asked_for():
     assert modules_after(statement) & HEAVY == set()
 
 
+@pytest.mark.tier("test")
 def test_who_only_reads_a_table_waits_for_no_sql_and_no_network(tmp_path):
     refdelta.write_deltalake(tmp_path, pa.table({"a": [1, 2]}))
     statement = f"import refdelta; assert refdelta.DeltaTable({str(tmp_path)!r}).to_pyarrow_table().num_rows == 2"
@@ -87,6 +88,7 @@ def test_who_only_reads_a_table_waits_for_no_sql_and_no_network(tmp_path):
     assert modules_after(statement) & {"sqlglot", "asyncio", "fsspec", "pyarrow.dataset", *writing} == set()
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     "work",
     [
@@ -114,6 +116,7 @@ def test_ordinary_work_loads_no_pandas_and_no_functions_of_sql(tmp_path, work):
     assert not loaded & {"pandas", "sqlglot", "refdelta.expressions.functions", "refdelta.engine.scan.filters"}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize(
     "work",
@@ -156,6 +159,7 @@ def test_importing_what_runs_on_spark_needs_no_spark():
     assert modules_after("import refdelta.spark") & HEAVY == set()
 
 
+@pytest.mark.tier("test")
 def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
     statement = (
         "import pyarrow as pa, refdelta; "
@@ -166,6 +170,7 @@ def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
     assert modules_after(statement) & HEAVY <= {"pandas"}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize(
     ("package", "call", "extra"),
@@ -208,6 +213,7 @@ def test_dir_shows_what_is_public():
     assert not hasattr(refdelta, "import_module")
 
 
+@pytest.mark.tier("test")
 def test_an_append_imports_no_expressions_and_nothing_of_other_statements(tmp_path):
     rows = tmp_path / "rows"
     data = pa.table({"x": [1]})

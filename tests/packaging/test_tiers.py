@@ -26,36 +26,48 @@ class Listing:
             out = tiers.left_out(session.items, tier)
             return sorted(item.nodeid for item in session.items if item not in out)
 
-        lists = {tier: names(tier) for tier in ("check", "test", "all")}
+        lists = {tier: names(tier) for tier in tiers.TIERS}
         lists["whole"] = sorted(item.nodeid for item in session.items)
         pathlib.Path(sys.argv[1]).write_text(json.dumps(lists))
 
-sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "tests"], [Listing()]))
+sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *sys.argv[2:]], [Listing()]))
 """
+
+# Those in which the files of STANDS_FOR are, and one without services.
+FOLDERS = sorted({str(Path(file).parent) for file in tiers.STANDS_FOR.values() if file} | {"tests/pruning"})
 
 
 @pytest.fixture(scope="module")
 def lists(tmp_path_factory):
     file = tmp_path_factory.mktemp("lists") / "lists.json"
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "REFDELTA_"))}
-    subprocess.run([sys.executable, "-c", LIST, file], cwd=ROOT, env=env, check=True, timeout=500, capture_output=True)
+    command = [sys.executable, "-c", LIST, file, *FOLDERS]
+    subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=500, capture_output=True)
     return {name: set(found) for name, found in json.loads(file.read_text()).items()}
 
 
 @pytest.mark.tier("test")
 @pytest.mark.xdist_group("lists of tests")
 def test_each_tier_contains_the_one_before(lists):
-    assert lists["check"] < lists["test"] < lists["all"] < lists["whole"]
+    assert lists["check"] < lists["test"] < lists["whole"]
+
+
+@pytest.mark.tier("test")
+@pytest.mark.xdist_group("lists of tests")
+def test_each_service_is_in_the_gate_by_one_file(lists):
+    files = {name.partition("::")[0] for name in lists["test"]}
+    assert {file for file in tiers.STANDS_FOR.values() if file} <= files
+    assert "tests/oracle/test_dml.py" not in files
 
 
 @pytest.mark.tier("test")
 @pytest.mark.xdist_group("lists of tests")
 def test_no_test_by_spark_or_on_a_server_is_among_the_first(lists):
-    apart = ("tests/faults/test_bad_network", "tests/oracle/test_dml", "tests/kills/test_kills")
+    apart = ("tests/oracle/test_dml", "tests/storage/test_gcs.py::TestATable")
     assert not [name for name in lists["check"] if name.startswith(apart)]
 
 
-@pytest.mark.parametrize(("tier", "wanted"), [("check", 40), ("test", 150), ("all", 150), (None, 1000)])
+@pytest.mark.parametrize(("tier", "wanted"), [("check", 40), ("test", 100), (None, 1000)])
 def test_budgets_grow_with_the_tier(monkeypatch, tier, wanted):
     monkeypatch.setattr(tiers, "_chosen", tier)
     assert tiers.budget(1000) == wanted

@@ -49,7 +49,7 @@ def expected():
     return set(range(first, first + len(WRONG)))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_mypy_refuses_wrong_words(tmp_path):
     options = ["--follow-imports=silent", "--ignore-missing-imports", "--cache-dir", str(tmp_path / "cache")]
     found, output = complaints([sys.executable, "-m", "mypy", *options], tmp_path)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 COMMAND = Path(__file__).parents[2] / ".ci" / "walks.py"
 
 
@@ -14,6 +16,7 @@ def run(*arguments):
     return done.stdout
 
 
+@pytest.mark.tier("test")
 def test_the_walk_of_each_call_has_the_modules_that_it_cannot_do_without():
     found = {name: set(call["modules"]) for name, call in json.loads(run("--json")).items()}
     committing = {"refdelta.core.commit.loop", "refdelta.engine.log.file_committer", "refdelta_storage.local"}
@@ -24,6 +27,7 @@ def test_the_walk_of_each_call_has_the_modules_that_it_cannot_do_without():
     assert "refdelta.operations.merge.result" in found["merge"] - found["append"]
 
 
+@pytest.mark.tier("test")
 def test_one_walk_can_be_listed():
     first, *modules = run("--list", "scan").splitlines()
     assert first.startswith("scan ")

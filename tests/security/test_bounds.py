@@ -48,7 +48,7 @@ def outcomes(tmp_path_factory):
     return dict(map(json.loads, done.stdout.splitlines()))
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("name", CASES)
 def test_each_ends_in_an_answer_or_one_error(outcomes, name):
     assert outcomes[name].startswith(EXPECTED[name]), outcomes[name]

@@ -267,6 +267,7 @@ def test_options_that_are_wrong(options, caplog):
     clean(caplog.text)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize(
     "text", [f"DefaultEndpointsProtocol=http;AccountKey={AZURE_SECRET}", AZURE_SECRET, "AccountKey"]

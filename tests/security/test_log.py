@@ -127,6 +127,7 @@ def test_vectors_that_claim_more_than_there_is(body):
         parse_bitmap(body, file="x", cardinality=2**40)
 
 
+@pytest.mark.tier("test")
 def test_a_vector_of_four_billion_rows_stays_as_small_as_it_is(tmp_path):
     """Its 900 kB stand for 2**32 positions, which nobody may spell out: as numbers they would be 32 GB."""
     body = packing.pack("<iQI", 1681511377, 1, 0) + containers(2**16)

@@ -260,6 +260,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.tier("test")
 def test_a_page_of_numbers_that_claims_two_gigabytes_takes_no_memory(tmp_path):
     """Its header is not read: Arrow asks the system for what it claims, and then sees that it has less."""
     body = levels(run(1000, 1)) + bytes(8 * 1000)
@@ -270,6 +271,7 @@ def test_a_page_of_numbers_that_claims_two_gigabytes_takes_no_memory(tmp_path):
     assert int(more) < 2**18  # of 1,024 bytes
 
 
+@pytest.mark.tier("test")
 def test_lists_that_unfold_name_the_column(tmp_path):
     place = put(tmp_path, LONG_LIST, one_list(INT64, SEVEN, MOST))
     (line,) = in_a_small_process(CHILD, place)

@@ -35,6 +35,7 @@ def test_the_time_of_a_match_grows_with_the_text_alone(used):
     assert growth(used) is None
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("pattern", "method"),
     [

@@ -45,6 +45,7 @@ SEEDS = 600
 LATE_MS = 60_000
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("words", DRAWS)
 def test_programs_by_seed(words):
     wrong = []

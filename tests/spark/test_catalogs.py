@@ -65,7 +65,7 @@ def test_reads_writes_and_statements(session: Any, catalog: SqlCatalog, table: D
     assert catalog.table("sales.copy").version() >= 1
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_mistakes_are_one_error(session: Any, catalog: SqlCatalog, table: DeltaTable) -> None:
     wrong = [
         ({"catalog": catalog.name}, "options catalog"),

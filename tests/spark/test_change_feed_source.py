@@ -111,6 +111,7 @@ def test_a_stream_from_a_version_in_small_batches(uri):
         reader(uri).latestOffset(middle, ReadAllAvailable())
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 def test_where_a_stream_stops(uri):
     stream = reader(uri)
@@ -133,7 +134,7 @@ def test_where_a_stream_stops(uri):
     assert reader(uri, starting_version=9).initialOffset()["reservoirVersion"] == 9
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_spark_reads_batches_and_streams_as_delta_spark_does(session, uri, tmp_path):
     def read(form: str, **options: Any) -> pa.Table:

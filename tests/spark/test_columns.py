@@ -222,7 +222,7 @@ def missed(spark, path, texts):
 
 
 def test_nan_and_both_zeros_are_found_in_files_of_any_writer(spark, numbers):
-    wrong = missed(spark, numbers, some([*of_numbers()], check=20, test=40, every=60))
+    wrong = missed(spark, numbers, some([*of_numbers()], check=20, test=40))
     assert not wrong, wrong
 
 

@@ -40,8 +40,7 @@ def batches(folder: Path) -> dict[int, dict[str, object]]:
     return found
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 def test_killed_drivers_copy_each_row_once(tmp_path: Path) -> None:
     dice = random.Random(7)
     source, target = tmp_path / "from", tmp_path / "to"

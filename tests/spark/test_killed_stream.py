@@ -36,8 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.tier("all")
-@pytest.mark.sample(all=1, of="long on Spark")
+@pytest.mark.tier("nightly")
 def test_killed_drivers_lose_nothing_and_write_nothing_twice(folder: Path) -> None:
     dice = random.Random(20261121)
     with Driver("killed_stream", folder, "committed") as driver:

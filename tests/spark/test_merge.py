@@ -137,7 +137,7 @@ def files(path):
 NAN = float("nan")
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_keys_of_all_kinds_are_equal_where_they_are_for_the_local_engine(tmp_path, shuffled, spark):
     """Each kind of key alone, with a null in each; as columns, and as what a function makes of them."""
     stamp = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)
@@ -234,7 +234,7 @@ def test_errors_leave_nothing(tmp_path, shuffled, spark):
     assert (files(tmp_path), held(path)) == (before, rows)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_what_others_commit_meanwhile_is_judged_by_rows(tmp_path, shuffled, spark):
     """As with a source in memory: other rows do not matter, rows that the MERGE touched do, and so do new rows with
     a key of the source, but not those with a key beside it.

@@ -345,7 +345,7 @@ def shown(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.selectExpr(*SHOWN).collect())
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
 def test_odd_values_and_other_time_zones_give_the_right_rows(user: Any, zone: str) -> None:
     uris = [str(user.folder / f"{zone.replace('/', '-')}-{number}") for number in range(2)]
@@ -375,7 +375,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_whatever_the_session_has_set_the_rows_are_right(user: Any) -> None:
     uri = str(user.folder / "set")
     before = {name: user.spark.conf.get(name) for name in SETTINGS}

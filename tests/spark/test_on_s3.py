@@ -160,7 +160,7 @@ def told(call: Callable[[], Any]) -> tuple[errors.DeltaError, str]:
     return typed.value, text + repr(vars(typed.value)) + str(typed.value)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_errors_are_those_of_the_engine_and_show_no_secret(session: Any, place: Place) -> None:
     write(frame(session, 1, 2), place.uri, storage_options=place.options)
     whole = read(session, place.uri, storage_options=place.options)
@@ -204,7 +204,7 @@ def test_conflicts_are_settled_on_the_driver(session: Any, place: Place) -> None
     assert rows(table(place)) == [(i, i % 3, f"x{i}" if i < 8 else "y") for i in range(3, 10)]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_stream_goes_from_table_to_table(session: Any, place: Place, tmp_path: Path) -> None:
     write(frame(session, *range(12)).repartition(3), place.uri, storage_options=place.options, configuration=VECTORS)
     table(place).delete("id = 5")

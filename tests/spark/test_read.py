@@ -65,7 +65,7 @@ def deleted(tmp_path):
     return path
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @tries(6)
 @given(table=strategies.tables(columns=5), data=st.data())
 def test_spark_reads_what_the_engine_reads(spark, fresh_path, table, data):
@@ -357,7 +357,7 @@ def test_a_column_of_type_void(spark, tmp_path):
     assert sorted((row.a, row.nothing) for row in found) == [(1, None), (2, None)]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_rows_and_their_ids(spark, tmp_path):
     path, names = tmp_path / "t", ["a", "_metadata.row_id", "_metadata.row_commit_version"]
     data = pa.table({"a": range(8), "p": ["x", "y"] * 4})

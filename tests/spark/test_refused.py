@@ -147,7 +147,7 @@ WORK: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
-@pytest.mark.sample(test=3, all=6)
+@pytest.mark.sample(test=3)
 @pytest.mark.parametrize("cancel", CANCELS)
 @pytest.mark.parametrize("work", WORK)
 def test_a_cancelled_job_is_told_in_one_sentence_and_leaves_nothing(

@@ -53,7 +53,7 @@ ROWS = {
 }
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("statement", ROWS)
 def test_a_task_that_runs_twice_counts_once(told, statement):

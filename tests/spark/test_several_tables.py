@@ -68,7 +68,7 @@ def test_workers_write_and_the_driver_commits_all_tables(
     assert ids(catalog)["a"] == [11, 13, 15, 30]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_conflict_in_one_table_removes_the_files_of_all(spark: Any, catalog: SqlCatalog, tmp_path: Path) -> None:
     tx = catalog.transaction(executor=SparkExecutor(spark))
     before = files(tmp_path)
@@ -82,7 +82,7 @@ def test_a_conflict_in_one_table_removes_the_files_of_all(spark: Any, catalog: S
     assert ids(catalog) == {"a": [1, 2], "b": [2]}
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("merged", [False, True], ids=["appended", "merged"])
 def test_rows_of_another_table_of_the_transaction_are_reads_of_it(
     spark: Any, catalog: SqlCatalog, merged: bool
@@ -124,7 +124,7 @@ def test_rows_of_another_table_of_the_transaction_are_reads_of_it(
             tx.commit()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_table_in_memory_is_out_of_reach(spark: Any) -> None:
     memory = refdelta.DeltaTable.create("memory://frames", SCHEMA)
     with (

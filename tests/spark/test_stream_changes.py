@@ -419,6 +419,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.tier("test")
 @examples(25)
 @given(before=_STEPS, after=_STEPS, limit=st.integers(1, 5), data=st.data())
 def test_batches_put_together_are_the_stream_and_each_can_be_replayed(
@@ -482,6 +483,7 @@ def test_batches_put_together_are_the_stream_and_each_can_be_replayed(
         assert paths(changes(uri, **options).files(start, end)) == files
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("dropped", [False, True])
 def test_files_with_other_names_are_an_error(tmp_path: Path, dropped: bool) -> None:
     uri = tmp_path / "t"

@@ -115,7 +115,7 @@ def run(session: Any, form: str, uri: Path, checkpoint: Path, options: dict[str,
     return found, None
 
 
-@pytest.mark.sample(test=2, all=6)
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_options_give_the_batches_of_delta_spark(session: Any, tmp_path: Path, seed: int) -> None:
     dice = Random(seed)

@@ -70,7 +70,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("options", OPTIONS, ids=["snapshot", "bytes", "both"])
 def test_batches_are_those_of_delta_spark(session: Any, table: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     DeltaTable(table).delete("id = 3")
@@ -101,7 +101,7 @@ insert into {t} values ('new', 4, null, null, null, 7, null, named_struct('a', n
 """
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_stream_goes_on_with_either_engine(session: Any, table: Path, tmp_path: Path) -> None:
     found: Batches = []
     limit = {"maxFilesPerTrigger": 3}
@@ -117,7 +117,7 @@ def test_a_stream_goes_on_with_either_engine(session: Any, table: Path, tmp_path
     assert [len(batch) for batch in found] == [3, 3, 2, 1, 1]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path) -> None:
     uri = tmp_path / "t"
     for statement in STATEMENTS.format(t=f"delta.`{uri}`").split(";")[:-1]:
@@ -138,7 +138,7 @@ def test_rows_of_all_kinds_are_those_of_delta_spark(session: Any, tmp_path: Path
         run(wrong, tmp_path / "wrong")
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_a_batch_that_failed_is_repeated_with_the_same_rows(session: Any, table: Path, tmp_path: Path) -> None:
     at = tmp_path / "checkpoint"
     with pytest.raises(Exception, match="the driver fails here"):
@@ -156,7 +156,7 @@ def test_a_batch_that_failed_is_repeated_with_the_same_rows(session: Any, table:
     assert sorted(number for batch in ids(found) for number in batch) == [*range(3, 8), 10, 11]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_what_stops_a_stream_and_how_it_goes_on(session: Any, table: Path, tmp_path: Path) -> None:
     at = tmp_path / "checkpoint"
     stream = load(session, table)
@@ -208,7 +208,7 @@ def test_what_is_gone_or_wrong_is_a_clear_error(session: Any, table: Path, tmp_p
             RefdeltaSource({"path": str(other), **options}).streamReader(session.range(1).schema)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_what_delta_spark_does_otherwise(session: Any, table: Path, tmp_path: Path) -> None:
     ours, theirs = load(session, table, startingVersion="2"), load(session, table, "delta", startingVersion="2")
     # A property changes nothing of what it reads, and it reads on.

@@ -158,7 +158,7 @@ def test_two_queries_with_one_checkpoint_write_no_batch_twice(stream: Stream, tm
     assert data_files(stream.uri) == committed(stream.uri)
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_delta_spark_and_refdelta_take_over_from_each_other(stream: Stream, session: Any) -> None:
     stream.add((1, "a")).run(form="delta")
     stream.add((2, "b")).run()
@@ -176,7 +176,7 @@ def test_delta_spark_and_refdelta_take_over_from_each_other(stream: Stream, sess
     assert oracle.read_table(session, stream.uri).sort_by("id").column("id").to_pylist() == [1, 2, 3, 4]
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 def test_complete_mode_replaces_the_table_by_each_batch(stream: Stream, session: Any) -> None:
     def counts(frame: Any) -> Any:
         return frame.groupBy("kind").count()

@@ -78,6 +78,7 @@ class TestConditionalPut:
         assert isinstance(outcome, Unknown)
         assert isinstance(outcome.cause, StorageError)
 
+    @pytest.mark.tier("test")
     def test_azure(self, monkeypatch):
         from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceExistsError
 

@@ -372,6 +372,7 @@ def test_a_broken_store_in_folders_fails_the_contract(broken, test, tmp_path):
         contract(broken(LocalStore(tmp_path / "broken")))
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize(
     "broken", [LastWins, VisibleOutput, IncludesAfter, ShortRange, ReplacingOutput, VisibleCreation]

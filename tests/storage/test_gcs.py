@@ -64,6 +64,7 @@ def arguments(options, uri="gs://bucket/some/table/"):
 
 
 class TestOptions:
+    @pytest.mark.tier("test")
     @pytest.mark.parametrize("name", ["GOOGLE_SKIP_SIGNATURE", "google_skip_signature", "skip_signature", "anon"])
     def test_nobody(self, name):
         assert arguments({name: "true"}) == {"token": "anon"}

@@ -142,6 +142,7 @@ class TestProbe:
             store.put("a", b"")
         assert probe._verdicts.found == {}
 
+    @pytest.mark.tier("test")
     def test_amazon_needs_none(self):
         store = open_store("s3://bucket/t", {"key": "a", "secret": "b", "region": "eu-west-1"})
         assert isinstance(store, Probed)

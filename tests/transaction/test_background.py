@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 import forks
 from refdelta.transaction import background
 
@@ -70,6 +72,7 @@ def test_a_publication_that_fails_ends_none_of_the_others(caplog):
     assert done == [1]
 
 
+@pytest.mark.tier("test")
 def test_no_fork_comes_in_between():
     forks.alone(_fork_beside_a_task)
 

@@ -76,6 +76,7 @@ def test_no_commit_waits_for_one_and_each_multiple_of_the_property_has_one(tmp_p
     assert table.count() == DeltaTable(tmp_path).count() == 11
 
 
+@pytest.mark.tier("test")
 def test_while_nothing_was_removed_none_is_read_for_the_next_one(tmp_path):
     write_deltalake(tmp_path, ROW, configuration=EVERY_SECOND)
     store = TracingStore(LocalStore(tmp_path, fsync=False))
@@ -96,6 +97,7 @@ def test_while_nothing_was_removed_none_is_read_for_the_next_one(tmp_path):
     assert len(removed) - removed.null_count == 7
 
 
+@pytest.mark.tier("test")
 def test_without_the_property_one_at_a_time_is_written(tmp_path, gate, soon):
     write_deltalake(tmp_path, ROW)
     table = DeltaTable(tmp_path)
@@ -238,6 +240,7 @@ def test_a_checkpoint_that_the_user_asks_for_comes_after_those_of_commits(tmp_pa
     assert parse_last_checkpoint((tmp_path / "_delta_log/_last_checkpoint").read_bytes()).version == 4
 
 
+@pytest.mark.tier("test")
 def test_a_fork_waits_and_the_child_has_its_own(tmp_path):
     forks.alone(_fork_beside_a_checkpoint, tmp_path)
 

@@ -440,6 +440,7 @@ def test_threads_lose_nothing():
     assert all(in_log[version] == name for name, version in landed)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("winners", [0, 2])
 def test_the_snapshot_before_a_commit_does_not_wait_for_the_collector_of_cycles(tmp_path, winners):
     rows = pa.table([[1], [1]], schema=ROWS)

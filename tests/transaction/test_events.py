@@ -179,6 +179,7 @@ def test_a_transaction_that_leads_has_one_event(table, seen):
     assert 0 < sum(one.seconds for one in event.effects.values()) <= event.seconds
 
 
+@pytest.mark.tier("test")
 def test_a_transaction_that_another_process_leads_has_one_event(table, seen, monkeypatch):
     monkeypatch.setattr(intents._Writer, "_patience", lambda *_: 600.0)
     monkeypatch.setattr(intents, "_PASSED_OVER", 1000)
@@ -250,6 +251,7 @@ def points(metrics):
     return found
 
 
+@pytest.mark.tier("test")
 def test_spans_are_children_of_the_callers_and_carry_the_event(table, telemetry):
     tracer, spans, _ = telemetry
     with tracer.start_as_current_span("job") as job:

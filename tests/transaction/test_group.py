@@ -271,6 +271,7 @@ def test_submit_and_await(table):
     assert table.count() == 4 + 8 - 1 + 1
 
 
+@pytest.mark.tier("test")
 def test_many_threads(table, tmp_path):
     """Each call is in the table once, under random statements of sixteen threads."""
 
@@ -345,6 +346,7 @@ def test_versions_that_others_took_are_lost_and_tried_again(table, store, tmp_pa
     assert isinstance(racing.put_if_absent("_delta_log/00000000000000000003.json", b""), Exists)
 
 
+@pytest.mark.tier("test")
 def test_the_handle_sees_what_it_was_told(table):
     """When a call returns, its version is there for the next read of the handle."""
 

@@ -556,6 +556,7 @@ print(len(background._tasks), flush=True)
 """
 
 
+@pytest.mark.tier("test")
 def test_a_process_ends_although_it_leads(tmp_path):
     uri = table(tmp_path)
     lay(uri, append_nine)
@@ -598,14 +599,15 @@ def kill_and_judge(uri: str, die: int, **options) -> None:
         assert len(mine) - len(acknowledged) in (0, 1), "a dead writer's last one may be in"
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("die", [*range(1, 22), *range(-21, 0)])
-@pytest.mark.sample(check=2, test=6, all=6)
+@pytest.mark.sample(check=2, test=6)
 def test_nothing_is_lost_or_doubled_where_writers_are_killed(tmp_path, die):
     kill_and_judge(table(tmp_path, []), die)
 
 
 @pytest.mark.parametrize("die", [*range(1, 22, 3), *range(-21, 0, 3)])
-@pytest.mark.sample(test=2, all=2)
+@pytest.mark.sample(test=2)
 def test_nothing_is_lost_or_doubled_on_s3_where_writers_are_killed(s3_server, die):
     place = s3_server.place(f"intents{die}")
     rows = pa.table({"id": pa.array([], pa.int64())})

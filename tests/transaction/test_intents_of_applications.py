@@ -52,6 +52,7 @@ def recorded(uri: str) -> list[tuple[int, str, int]]:
     return found
 
 
+@pytest.mark.tier("test")
 def test_batches_of_several_applications_share_versions_and_each_is_recorded(tmp_path):
     uri, count = table(tmp_path, []), 4
 
@@ -179,6 +180,7 @@ def late(monkeypatch):
     return make
 
 
+@pytest.mark.tier("test")
 def test_an_append_that_read_an_old_version_shares_the_next_one(tmp_path, late):
     tracked = {"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"}
     uri = table(tmp_path, [], **tracked)
@@ -219,8 +221,9 @@ def test_a_change_that_read_an_old_version_goes_alone(tmp_path, late):
 # --- followers that are killed ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("die", [*range(1, 30), *range(-29, 0)])
-@pytest.mark.sample(check=1, test=4, all=4)
+@pytest.mark.sample(check=1, test=4)
 def test_followers_that_are_killed_copy_each_change_once(tmp_path, die):
     """Two processes copy a table each into one, by intents. Each is killed, begins again at its stored position, and
     may find the same batch in the table, or beside its log.

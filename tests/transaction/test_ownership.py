@@ -83,6 +83,7 @@ IN_CHILD = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("does", IN_CHILD)
 def test_a_forked_child_leaves_the_transaction_of_its_parent_alone(path, does):
     forks.alone(_fork_beside_a_transaction, path, does)
@@ -106,6 +107,7 @@ def _fork_beside_a_transaction(path, does):
     assert DeltaTable(path).count() == 6
 
 
+@pytest.mark.tier("test")
 def test_a_child_of_multiprocessing_leaves_it_alone(path):
     forks.alone(_fork_by_multiprocessing, path)
     assert DeltaTable(path).count() == 6
@@ -126,6 +128,7 @@ def _drop_all(txns):
     dropped(txns)
 
 
+@pytest.mark.tier("test")
 def test_a_child_begins_its_own(path):
     forks.alone(_write_in_a_child, path)
     assert DeltaTable(path).count() == 6
@@ -146,6 +149,7 @@ def _write_in_a_child(path):
 # --- garbage ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("circle", [False, True])
 def test_a_dropped_transaction_removes_its_files(path, circle):
     before = data_files(path)
@@ -163,6 +167,7 @@ def test_a_dropped_transaction_removes_its_files(path, circle):
     assert DeltaTable(path).version() == 0
 
 
+@pytest.mark.tier("test")
 def test_in_memory_too():
     write_deltalake("memory://dropped", ROWS)
     txns = [DeltaTable("memory://dropped").begin()]
@@ -173,6 +178,7 @@ def test_in_memory_too():
     assert sum(info.key.endswith(".parquet") for info in store.list()) == 1
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("does", ["nothing", "reads", "deletes", "commits", "aborts", "conflicts", "leaves a block"])
 def test_no_warning_without_files_or_after_an_end(path, does):
     txn = DeltaTable(path).begin()
@@ -202,6 +208,7 @@ def test_no_warning_without_files_or_after_an_end(path, does):
     assert data_files(path) == left
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("forked", [False, True])
 def test_the_end_of_a_process(path, forked):
     code = f"""

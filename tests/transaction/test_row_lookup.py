@@ -251,6 +251,7 @@ STATEMENTS = {
 _NUMBERS = itertools.count()
 
 
+@pytest.mark.tier("test")
 @examples(15)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(STATEMENTS)), st.integers(1, 9)), min_size=1, max_size=5),

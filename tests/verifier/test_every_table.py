@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tiers
 
 pytest_plugins = ["pytester"]
@@ -34,8 +36,9 @@ def test_marked(tmp_path):
 """
 
 
+@pytest.mark.tier("test")
 def test_a_table_that_is_not_sound_fails_its_test(pytester, monkeypatch):
-    monkeypatch.setattr(tiers, "_chosen", tiers.ALL)
+    monkeypatch.setattr(tiers, "_chosen", None)
     pytester.makeini("[pytest]\nmarkers = breaks_tables")
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_inprocess("-p", "verifier.every_table", "-p", "no:cacheprovider")

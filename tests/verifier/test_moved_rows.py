@@ -99,6 +99,7 @@ def test_inputs_that_are_gone_are_left_aside(tmp_path):
     assert found(path) == []
 
 
+@pytest.mark.tier("test")
 def test_rows_are_compared_over_several_batches(tmp_path):
     path, size = tmp_path / "t", 200_000
     for low in (0, size):

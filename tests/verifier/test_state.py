@@ -337,6 +337,7 @@ def test_a_histogram_that_is_not_the_state(path):
     assert clauses(path) == {("crc-2", 5)}
 
 
+@pytest.mark.tier("test")
 def test_a_checksum_without_its_timestamp(path):
     file = log(path, f"{5:020d}.crc")
     fields = json.loads(file.read_text())

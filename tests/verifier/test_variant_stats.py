@@ -109,6 +109,7 @@ def test_paths_with_odd_names_and_what_may_be_cut():
     assert clauses(made(rows, maxValues=z85({f"{name}[1]": late.replace(microsecond=0)}))) == ["stats-1"]
 
 
+@pytest.mark.tier("test")
 @given(st.dictionaries(st.text(max_size=300), st.integers(-(10**38) + 1, 10**38 - 1), max_size=5) | st.integers(0, 9))
 def test_a_variant_is_parted_either_way(value):
     metadata, inner = encode(value)

@@ -87,6 +87,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.tier("test")
 @examples(25)
 @given(st.lists(st.sampled_from(sorted(STATEMENTS)), min_size=1, max_size=4), st.booleans(), st.data())
 def test_ids_are_unique_and_kept_however_transactions_overlap(names, vectors, data):
@@ -107,6 +108,7 @@ def test_ids_are_unique_and_kept_however_transactions_overlap(names, vectors, da
         check_history(store)
 
 
+@pytest.mark.tier("test")
 def test_appends_that_overlap_take_ids_behind_each_other():
     store = new_table("overlap")
     transactions = [DeltaTable(store.uri).begin() for _ in range(40)]

@@ -159,6 +159,7 @@ def test_the_latest_of_their_times_counts():
     assert json.loads(put.splitlines()[0])["commitInfo"]["inCommitTimestamp"] == 1_050
 
 
+@pytest.mark.tier("test")
 def test_long_ones_are_read_few_at_a_time():
     long = winner(*[add(f"part-{number:0100}", 2) for number in range(6_000)])
     read, _, outcome = run(transaction(), [long] * 20)

@@ -144,6 +144,7 @@ def everything(path, tmp_path):
     convert_to_deltalake(tmp_path / "plain")
 
 
+@pytest.mark.tier("test")
 def test_operations_read_and_write_what_their_rows_say(tmp_path, seen):
     everything(tmp_path / "t", tmp_path)
     names = {prepared.commit_info["operation"] for prepared in seen}

@@ -87,6 +87,7 @@ def whole(one: dict[str, Any]) -> bool:
     return "marked" not in one["how"] and one["stats"] is not None
 
 
+@pytest.mark.tier("test")
 def test_the_conclusions_hold_for_everything_that_was_measured():
     engines = {f"{one['engine']} {one['version'].rsplit('.', 1)[0]}" for one in MEASURED}
     versions = ("3.2", "3.3", "4.0", "4.1", "4.2", "4.3", "4.4")
@@ -160,6 +161,7 @@ def test_a_maximum_of_strings_may_be_cut(text, exact, found):
     assert claims.text_high(text, exact=exact) == found
 
 
+@pytest.mark.tier("test")
 def test_the_conclusions_hold_for_what_deltalake_writes_today(tmp_path):
     measure.source(tmp_path)
     check([measure.of_deltalake(tmp_path)] * 2)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import refdelta
 
 PACKAGE = Path(refdelta.__file__).parent
@@ -52,6 +54,7 @@ def test_decoders_are_made_once_and_not_at_the_first_use():
         assert name in CONVERTED or "msgspec.convert(" not in text, name
 
 
+@pytest.mark.tier("test")
 def test_eight_threads_begin_with_the_same_body():
     """By ``msgspec.json.decode(type=)`` it ends with a segmentation fault, each time."""
     done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=120, check=False)

@@ -164,6 +164,7 @@ def test_a_failing_store_is_one_clear_error(tmp_path):
         cleanup_log(FaultyStore(store, [Fault("fail", "delete")]), load_snapshot(store), NOW)
 
 
+@pytest.mark.tier("test")
 @examples(40)
 @given(data=st.data())
 def test_kept_versions_stay_readable(fresh_path, data):
@@ -183,6 +184,7 @@ def test_kept_versions_stay_readable(fresh_path, data):
     assert all(latest[version] <= MIDNIGHT - 30 * DAY for version in range(readable[0]))
 
 
+@pytest.mark.tier("test")
 def test_sidecars_go_with_the_checkpoints_that_name_them(tmp_path, monkeypatch):
     monkeypatch.setattr("refdelta.engine.log.checkpoint_write._LISTED", 1)
     store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 40 * DAY, 1 * DAY], {1, 2}, V2, checkpointPolicy="v2")

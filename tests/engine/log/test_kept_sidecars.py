@@ -146,6 +146,7 @@ def test_large_ones_are_never_merged(monkeypatch):
     assert state(from_the_checkpoint(log)) == state(log.snapshot)
 
 
+@pytest.mark.tier("test")
 def test_a_sidecar_with_a_file_that_a_commit_removed_is_written_anew_and_the_others_are_kept(again):
     log = Log(*(add(i) for i in range(40)))
     log.checkpoint()
@@ -242,6 +243,7 @@ commits = st.lists(
 )
 
 
+@pytest.mark.tier("test")
 @examples(100)
 @given(commits, st.integers(1, 12))
 def test_whatever_happens_a_checkpoint_says_what_the_log_says(steps, most):

@@ -114,6 +114,7 @@ def versions(tmp_path: Path) -> Callable[..., Path]:
     return made
 
 
+@pytest.mark.tier("test")
 def test_a_table_is_read_as_from_its_folder(web: Any, versions: Any) -> None:
     path, url = versions(13, **{"delta.checkpointInterval": "5"}), f"{web[0]}/a table"
     table, here = DeltaTable(url), DeltaTable(path)
@@ -199,6 +200,7 @@ def test_a_server_that_is_not_there_is_no_missing_table() -> None:
         DeltaTable("http://127.0.0.1:9/t", storage_options={"max_retries": "0"})
 
 
+@pytest.mark.tier("test")
 def test_a_version_costs_few_requests(web: Any, versions: Any) -> None:
     versions(30, **{"delta.checkpointInterval": "10"})
     web[1].asked.clear()

@@ -62,6 +62,7 @@ def decoded(value, kind):
     return value
 
 
+@pytest.mark.tier("test")
 @examples(100)
 @given(table=strategies.tables(parts=(1, 1), partitions=(0, 0)))
 def test_bounds_hold_and_nulls_are_counted(table):
@@ -114,6 +115,7 @@ def stats_text(data):
     return collector.json()
 
 
+@pytest.mark.tier("test")
 @examples(30)
 @given(table=strategies.tables(parts=(2, 3), partitions=(0, 0)))
 def test_batches_add_up(table):

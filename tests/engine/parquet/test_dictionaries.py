@@ -56,6 +56,7 @@ def test_decoded_texts_are_those_of_arrow(texts, nulls):
             assert found.nbytes <= part.dictionary_decode().nbytes
 
 
+@pytest.mark.tier("test")
 def test_texts_are_kept_as_places_where_the_file_has_them_so(tmp_path):
     written(tmp_path / "file")
     with opened(tmp_path / "file") as file:

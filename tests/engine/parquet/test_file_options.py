@@ -35,6 +35,7 @@ def columns(table):
     return groups, {groups[0].column(n).path_in_schema: groups[0].column(n) for n in range(metadata.num_columns)}
 
 
+@pytest.mark.tier("test")
 @needs_blooms
 def test_a_file_is_written_with_the_options_and_has_the_same_rows(tmp_path):
     options = FileOptions(
@@ -79,6 +80,7 @@ def test_threads_of_a_compaction_have_the_options_of_their_caller(tmp_path):
     assert {pq.read_metadata(path).row_group(0).column(0).compression for path in paths} == {"GZIP"}
 
 
+@pytest.mark.tier("test")
 @needs_blooms
 def test_a_boolean_has_no_bloom_filter_and_options_end_with_their_context(tmp_path):
     with files_written_with(FileOptions(default=ColumnOptions(bloom=True))):

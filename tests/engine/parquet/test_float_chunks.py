@@ -254,6 +254,7 @@ def test_a_field_whose_number_is_far_from_the_last_one_is_kept():
     assert {number: again.integer() for number in again.fields({1: 5, 18: 5})} == {1: 1, 18: 3}
 
 
+@pytest.mark.tier("test")
 def test_a_large_file_is_changed_in_the_row_groups_with_nan(tmp_path):
     from refdelta import DeltaTable, write_deltalake
     from refdelta.engine.parquet.file_options import FileOptions, files_written_with

@@ -124,7 +124,7 @@ def test_patterns_and_loop_say_the_same_of_damaged_footers(options, slow):
     check()
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("options", OPTIONS[::2])
 def test_patterns_and_loop_say_the_same_whatever_bit_is_wrong(options, slow):
     content, metadata = written(options)

@@ -222,6 +222,7 @@ def test_a_reader_that_is_dropped_stops_fetching(tiny):
     assert threading.active_count() == before
 
 
+@pytest.mark.tier("test")
 def test_for_a_footer_the_end_is_enough():
     store, size = stored(content(200_000), use_dictionary=False, compression="none")
     assert size > ranged.WHOLE_BYTES
@@ -280,6 +281,7 @@ def remote_table(files=3, rows=20_000, **options):
     return table
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_trouble_of_the_store_is_not_blamed_on_the_file(tiny, number):

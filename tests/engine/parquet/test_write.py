@@ -187,6 +187,7 @@ def test_a_table_of_partition_columns_only_keeps_its_rows():
     assert counts == {("a", "1"): 2, ("b", "1"): 1, (None, "2"): 1}
 
 
+@pytest.mark.tier("test")
 def test_files_are_rolled_near_the_target():
     table = numbers(400_000, x=pc.random(400_000, initializer=1))
     store = MemoryStore(None)
@@ -234,6 +235,7 @@ def test_open_files_and_buffers_are_bounded(monkeypatch):
     assert read_back(store, adds, table, ["p"]).sort_by("n").equals(table)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("rule", [True, False])
 def test_few_rows_of_a_partition_do_not_keep_whole_batches(monkeypatch, rule):
     """Most rows are of one partition, which is written all the time; each other has a row in each batch."""

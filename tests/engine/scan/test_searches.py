@@ -80,6 +80,7 @@ def test_a_filter_over_batches_row_groups_and_deleted_rows(sql, data):
     assert found == [{name: row[name] for name in names} for row in expected]
 
 
+@pytest.mark.tier("test")
 @given(st.integers(20, 150), st.integers(20, 150), st.sets(st.integers(0, COUNT - 1)))
 @examples(6)
 def test_an_expression_of_pyarrow_and_positions(batch, group, deleted):
@@ -172,6 +173,7 @@ def test_a_predicate_is_walked_through_as_often_for_many_files_as_for_one(monkey
 # --- parts -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("said", [1.0, 0.0, 0.3, 20.0], ids=str)
 @pytest.mark.parametrize("group", [10, 64, COUNT])
 def test_a_file_in_parts_gives_each_row_once_and_in_order(tmp_path, monkeypatch, said, group):

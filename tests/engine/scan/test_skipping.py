@@ -172,6 +172,7 @@ def satisfies(predicate, row):
         return False
 
 
+@pytest.mark.tier("test")
 @given(st.one_of(PREDICATES, PREDICATES, CONDITIONS), data_files())
 @examples(200)
 def test_a_file_that_is_skipped_has_no_matching_row(predicate, made):

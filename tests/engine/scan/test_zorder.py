@@ -151,6 +151,7 @@ def test_fields_of_structs():
 # --- more rows than memory ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("columns", [["x"], ["x", "s"]])
 def test_what_does_not_fit_into_memory_is_ordered_alike(columns):
