@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+import pytest
 
-    import pytest
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+COLLECTION = "collection"
+"""The phase in which a worker finds its tests."""
 
 
 class Recorder:
@@ -27,18 +31,28 @@ class Recorder:
         self._worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._cpu = 0.0
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        start, before = time.time(), _cpu()
+        result = yield
+        self._write(COLLECTION, COLLECTION, start, time.time() - start, _cpu() - before)
+        return result
+
     def pytest_runtest_logstart(self) -> None:
         self._cpu = _cpu()
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
         before, self._cpu = self._cpu, _cpu()
+        self._write(item.nodeid.partition("@")[0], call.when, call.start, call.duration, self._cpu - before)
+
+    def _write(self, test: str, phase: str, start: float, seconds: float, cpu: float) -> None:
         line = {
-            "test": item.nodeid.partition("@")[0],
+            "test": test,
             "worker": self._worker,
-            "phase": call.when,
-            "start": round(call.start, 3),
-            "seconds": round(call.duration, 4),
-            "cpu": round(self._cpu - before, 4),
+            "phase": phase,
+            "start": round(start, 3),
+            "seconds": round(seconds, 4),
+            "cpu": round(cpu, 4),
         }
         self._file.write(json.dumps(line) + "\n")
 
@@ -56,6 +70,8 @@ def report(lines: Iterable[dict[str, Any]], most: int = 20) -> str:
     spans: dict[str, list[float]] = defaultdict(lambda: [float("inf"), 0.0, 0.0])
     numbers: defaultdict[str, set[str]] = defaultdict(set)
     for line in lines:
+        if line["phase"] == COLLECTION:
+            continue
         name, took, span = line["test"], line["seconds"], spans[line["worker"]]
         file = name.partition("::")[0]
         tests[name] += took

@@ -46,7 +46,7 @@ STANDS_FOR: Final = {
     "s3": "tests/backends/test_conflicts.py",
     "azure": "tests/backends/test_conflicts.py",
     "gcs": "tests/storage/test_gcs.py",
-    "postgres": "tests/catalog/test_isolation.py",
+    "postgres": "tests/catalog/test_contract.py",
     "browser": "tests/docs_site/test_play.py",
     "simulator": None,
 }

@@ -21,6 +21,7 @@ GENERATORS = {
     "claims": ("the table of spec_notes/other_writers.md", [FOLDER / "claims_table.py"]),
     "spec-map": ("how many clauses of the contracts have code and a test", [FOLDER / "spec_map.py"]),
     "how-we-know": ("the sizes in docs/how-we-know.md, from the tests", [FOLDER / "how_we_know.py"]),
+    "test-times": ("the times in tests/README.md, of recorded runs (ARGS='CHECK TEST')", [FOLDER / "test_times.py"]),
     "corpus": ("the right outcomes of the cases of the conformance suite, by the judge", [FOLDER / "corpus.py"]),
     "pictures": ("docs/pictures", [PICTURES / "two_writers.py", PICTURES / "timeline.py"]),
     "casts": (
@@ -30,8 +31,8 @@ GENERATORS = {
     "needed-rules": ("the table of rules in docs/conformance.md, by running all cases", [FOLDER / "needed_rules.py"]),
 }
 """For each name what it writes, and its programs."""
-SLOW = {"casts", "needed-rules"}
-"""Those that ask other engines, or take minutes: ``all`` leaves them out."""
+SLOW = {"casts", "needed-rules", "test-times"}
+"""Those that ask other engines, take minutes or need arguments: ``all`` leaves them out."""
 
 
 def main(names: list[str]) -> int:

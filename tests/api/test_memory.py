@@ -54,7 +54,7 @@ def megabytes(code, *arguments):
     return int(done.stdout)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_streams_are_written_and_read_without_being_held(tmp_path, partitioned):

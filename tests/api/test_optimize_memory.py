@@ -54,7 +54,7 @@ def path(tmp_path_factory):
     return where
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("what", ["compact", "z_order"])
 def test_memory_is_bounded(path, what):

@@ -46,7 +46,7 @@ def test_a_seed_is_a_program(seed):
     assert list(map(str, statements(seed))) == list(map(str, statements(seed)))
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_refdelta_plays_them_alone(tmp_path, seed):

@@ -84,7 +84,7 @@ def history(seed: int, kind: pa.DataType) -> None:
         assert found(uri) == sorted(map(text, model)), (seed, number, step)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
 def test_random_histories_are_those_of_equal_zeros(kind):
     for seed in range(25):

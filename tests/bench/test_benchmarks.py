@@ -52,7 +52,7 @@ def smoke(tmp_path, *arguments, timeout):
     return run
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_benchmark_runs_in_small_and_can_be_reported(file, tmp_path):

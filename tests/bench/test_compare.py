@@ -78,7 +78,7 @@ def worktrees(root):
     return git(root, "worktree", "list", "--porcelain").count("worktree ")
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.usefixtures("bench")
 def test_both_commits_run_in_turn_without_rivals_and_leave_nothing(engines, bench, capsys):
     assert compare.main(["one", "two", "--pairs", "2", "--size", "smoke"], root=engines) == 0

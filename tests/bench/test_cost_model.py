@@ -9,7 +9,7 @@ import pytest
 README = (Path(__file__).parents[2] / "bench" / "README.md").read_text()
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("writers", [1, 2, 8, 32])
 @pytest.mark.parametrize("conflict", [0.0, 0.1])
 @pytest.mark.parametrize("place", cost_model.PLACES.values(), ids=[*cost_model.PLACES])

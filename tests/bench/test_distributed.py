@@ -14,7 +14,7 @@ import refdelta
 BENCH = Path(__file__).parents[2] / "bench"
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_the_source_changes_nine_rows_for_each_new_one(tmp_path):
     rows = distributed.make(tmp_path, 0.01)
     table = refdelta.DeltaTable(tmp_path / "table").to_pyarrow_table(columns=["l_orderkey", "l_linenumber"])

@@ -30,7 +30,7 @@ def test_each_round_begins_with_another_engine():
     assert found == [("a", 1), ("b", 1), ("a", 8), ("b", 8), ("b", 1), ("a", 1), ("b", 8), ("a", 8)]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_runs_become_lines_and_the_page_is_made_of_all_lines(tmp_path, capsys):
     (tmp_path / "scratch").mkdir()
     to, page = tmp_path / "runs.jsonl", tmp_path / "docs" / "field.md"
@@ -105,7 +105,7 @@ def test_each_place_has_tables_and_pictures_of_its_own():
     assert (near, away) == ("Local disk: appends", "S3: appends")
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("engine", ["refdelta", "deltalake", "pyiceberg"])
 def test_tuned_settings_change_no_rows(tmp_path, engine):
     told = field.run(field.Work(f"{engine}:tuned", "rows", 2), str(tmp_path), 6, 100, {}, 0)
@@ -118,7 +118,7 @@ def test_other_settings_are_refused(tmp_path):
     assert told["failed"] == "settings are 'defaults' or 'tuned', not 'fast'"
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_a_catalog_in_another_database_is_another_engine(tmp_path):
     database = f"sqlite:///{tmp_path}/own.db"
     work = field.Work("pyiceberg:tuned@postgres", "appends", 1)
@@ -129,7 +129,7 @@ def test_a_catalog_in_another_database_is_another_engine(tmp_path):
     assert text.count(f" | {field.BOUNDS['pyiceberg']} |") == 1
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_a_mix_over_several_tables_is_another_one(tmp_path):
     told = field.run(field.Work("refdelta", "appends", 2), str(tmp_path), 6, 100, {}, 0, ["--tables", "3"])
     assert (told["commits"], told["tables"], told["mix"]) == (6, 3, "appends over 3 tables")
@@ -151,7 +151,7 @@ def test_the_picture_has_a_panel_for_each_work_and_a_point_for_each_figure():
     assert [text.get_text() for text in second.get_yticklabels()] == ["c", "a"]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_many_commits_are_a_work_of_their_own(tmp_path):
     found = [field.run(field.Work("none", "appends", 1), str(tmp_path), count, 60, {}, 0) for count in (999, 10_000)]
     assert [one["mix"] for one in found] == ["appends", "appends, 10,000 commits"]

@@ -10,7 +10,7 @@ import pytest
 BENCH = Path(__file__).parents[2] / "bench"
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_each_verb_is_told_with_what_it_found(tmp_path):
     verbs = ["scan_by_statistics", "changes"]
     asked = [part for verb in verbs for part in ("--only", verb)]

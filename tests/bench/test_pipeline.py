@@ -43,7 +43,7 @@ def ask(query, *names):
     return duckdb.sql(query.format(*([str(file) for file in one] for one in names))).fetchall()
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_refreshes_bring_new_orders_change_others_and_delete_a_third_kind(files):
     base, changes, deletes = (files.loads["orders"], files.refreshes["orders"], files.refreshes["deletes"])
     kinds = ask(
@@ -69,7 +69,7 @@ def test_every_new_line_item_has_its_order(files):
     )
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_changes_come_again_and_late(files):
     arrived = [file.stem for file in files.refreshes["lineitem"]]
     assert arrived == ["refresh-1", "refresh-2", "refresh-1-again", "refresh-2-again"]
@@ -87,7 +87,7 @@ def test_corrections_of_prices_change_rows_that_no_refresh_does(files):
         assert bool(met) == (values.keys() == {"note"})  # which is no column of the refreshes
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_right_rows_are_right(files, silver):
     found = list(judge.with_duckdb(silver, files, REFRESHES))
     assert [(one.table, one.alike) for one in found] == [("silver/orders", True), ("silver/lineitem", True)]

@@ -38,7 +38,7 @@ def searched(module, folder, first, step):
 # --- the search ---
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("first", [3, 61])
 def test_rows_with_any_value_in_any_column(tmp_path, first):
     wrong, count = searched("claims", tmp_path, first, 110)
@@ -51,7 +51,7 @@ def test_all_rows_with_any_value_in_any_column(tmp_path):
     assert (wrong, count) == ([], len([*claims.cases()]))
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("first", [7, 60])
 def test_answers_with_any_value_in_any_field(tmp_path, first):
     wrong, count = searched("served_claims", tmp_path, first, 83)

@@ -174,7 +174,7 @@ def test_exactly_the_files_of_the_table_go_on_the_disk(tmp_path):
     assert search(tmp_path, str(tmp_path), None, range(100, 110)) == {}
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("rule", ["folders of partitions", "files that the log names", "foreign change data"])
 def test_the_search_finds_a_rule_that_is_left_out(tmp_path, monkeypatch, rule):
     if rule == "folders of partitions":

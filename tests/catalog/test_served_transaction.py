@@ -384,6 +384,7 @@ def test_a_server_without_these_requests_is_refused_by_name(through):
             call()
 
 
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize(
     "outcomes",
     [

@@ -98,7 +98,7 @@ MADE = ("rename", "drop", "purge")
 FAULTS = [faults for length in (1, 2, 3) for faults in itertools.product(("", "reply", "request"), repeat=length)]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("what", ["create", "register", *MADE])
 def test_a_statement_whose_replies_are_lost_has_its_effect_once(what, reopen, tmp_path, monkeypatch):
     write_deltalake(tmp_path / "files", pa.table({"id": [1]}))
@@ -420,7 +420,7 @@ def test_a_purge_that_is_repeated_does_not_touch_the_next_table_of_the_folder(re
         assert ids(other.table(NAME)) == [7]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("where", ["sqlite", "postgres"])
 def test_programs_drop_and_recreate_one_name_beside_writers(where, seed, tmp_path, request):

@@ -99,6 +99,7 @@ def test_a_certificate_of_ones_own_authority(tmp_path, monkeypatch):
     assert (tmp_path / "server.log").read_text() == ""
 
 
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize(
     ("names", "ended", "reason"),
     [

@@ -92,7 +92,7 @@ def test_a_database_of_ones_own(cli, tmp_path, engine):
     assert (tmp_path / "own.db").stat().st_size > 0
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(check=2, test=4)
 @pytest.mark.parametrize(
     ("engine", "mix"),
@@ -315,7 +315,7 @@ class Wrong(DeltalakeEngine):
         return self.hands(folder, mix, storage_options)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize(
     ("hands", "mix", "words"),
     [

@@ -37,7 +37,7 @@ def test_each_notebook_is_known():
     assert {path.stem for path in NOTEBOOKS} == set(PRINTED)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_notebook_prints_what_it_is_known_to(site, name):
     """The site has run it: an exception in a cell would have ended the build."""

@@ -33,7 +33,7 @@ def measured(level, layout):
     return measure(tables.engine(level, layout))
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=2)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_plain_checking_of_files(level, layout):
@@ -170,7 +170,7 @@ def test_the_levels_differ_where_they_should():
         assert weak["INSERT", "DELETE"].engine > strict["INSERT", "DELETE"].engine
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=4)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_a_group_fails_none_that_could_commit_alone(level, layout):

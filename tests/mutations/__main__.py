@@ -1,7 +1,9 @@
 """Which mutations of the code the tests find: ``make mutations``, or ``python -m mutations --tier check``.
 
-Each mutation is made in a copy of the project, one at a time, and the tests run there until the first that fails. A
-mutation that no test finds may be one that changes nothing that anybody can see; ``--only 12 --show`` prints it.
+The tests run once over code that notes which of them come by the place of a mutation (:mod:`mutations.reach`). Then
+each mutation is made in a copy of the project, one at a time, and the tests that reach it run until the first that
+fails. A mutation that no test finds may be one that changes nothing that anybody can see; ``--only 12 --show`` prints
+it.
 """
 
 from __future__ import annotations
@@ -15,72 +17,94 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import tiers
+from mutations import reach
 from mutations.sites import Mutation, drawn
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED, COUNT = 20261122, 50
-# More than any tier takes; a mutation may make a loop endless.
-LIMIT = 3600
-_LEFT = (".venv", ".cache", ".git", "data", "__pycache__", ".hypothesis", ".*_cache", "dist", "build")
+# Seconds. More than any tier takes; a mutation may make a loop endless.
+LIMIT = 1800
+MOST = 600
+"""Of the tests that reach a mutation, so many run first: those nearest to it."""
+_LEFT = (".venv*", ".cache", ".git", ".nox", "data", "__pycache__", ".hypothesis", ".*_cache", "dist", "build")
 
 
 def main() -> None:
     """Run the tests over each mutation and print what became of it."""
     asked = argparse.ArgumentParser(prog="mutations", description=__doc__)
-    asked.add_argument("--tier", default="check", help="the tests that are to find them")
+    asked.add_argument("--tier", default=tiers.TEST, choices=tiers.TIERS, help="the tests that are to find them")
     asked.add_argument("--seed", type=int, default=SEED)
     asked.add_argument("--count", type=int, default=COUNT)
     asked.add_argument("--only", type=int, nargs="+", default=[], metavar="N", help="these of them, from 1")
     asked.add_argument("--show", action="store_true", help="print them, and run nothing")
     asked.add_argument("--json", type=Path, metavar="FILE", help="append a line for each to this file")
     given = asked.parse_args()
-    chosen = [(n, one) for n, one in enumerate(drawn(ROOT, given.seed, given.count), 1) if n in (given.only or [n])]
+    chosen = {n: one for n, one in enumerate(drawn(ROOT, given.seed, given.count), 1) if n in (given.only or [n])}
     if given.show:
-        print(*(f"{n:3} {one}" for n, one in chosen), sep="\n")
+        print(*(f"{n:3} {one}" for n, one in chosen.items()), sep="\n")
         return
     found = 0
     with tempfile.TemporaryDirectory(prefix="refdelta-mutations-") as folder:
-        copy = Path(folder) / "project"
+        copy, reached = Path(folder) / "project", Path(folder) / "reached"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_LEFT))
-        if failed := _failed(copy, given.tier):
-            sys.exit(f"without any mutation {failed} fails")
-        for n, one in chosen:
+        shutil.copytree(copy, Path(folder) / "noting")
+        at_import = reach.instrument(Path(folder) / "noting", chosen)
+        _run(Path(folder) / "noting", given.tier, {reach.VARIABLE: str(reached)}, stop=False)
+        tests = reach.read(reached)
+        for n, one in chosen.items():
             start = time.monotonic()
-            by = _with(one, copy, given.tier)
+            near = sorted(tests.get(n, ()), key=lambda name: -_near(one, name))
+            by = _with(one, copy, given.tier, None if n in at_import else near)
             found += by is not None
             print(f"{n:3} {one}\n    {time.monotonic() - start:4.0f} s  {by or 'NOT FOUND'}", flush=True)
             if given.json:
-                line = {"n": n, "mutation": str(one), "tier": given.tier, "found by": by}
+                line = {"n": n, "mutation": str(one), "tier": given.tier, "reached": len(near), "found by": by}
                 with given.json.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-    print(f"{found} of {len(chosen)} found by `make {_TARGETS[given.tier]}`")
+    print(f"{found} of {len(chosen)} found by `make {given.tier}`, seed {given.seed}")
 
 
-_TARGETS = {"check": "check", "test": "test", "all": "test-all"}
+def _near(mutation: Mutation, test: str) -> int:
+    """How much the path of a test has in common with that of the mutated module."""
+    return len(set(re.split(r"[/_.:\[]+", mutation.file)) & set(re.split(r"[/_.:\[]+", test.partition("[")[0])))
 
 
-def _with(mutation: Mutation, copy: Path, tier: str) -> str | None:
+def _with(mutation: Mutation, copy: Path, tier: str, tests: Sequence[str] | None) -> str | None:
+    """The first test that fails with the mutation, or None."""
     file = copy / mutation.file
     text = file.read_text()
     try:
         file.write_text(mutation.apply(text))
-        return _failed(copy, tier)
+        if tests is None:
+            return _run(copy, tier)
+        for part in (tests[:MOST], tests[MOST:]):
+            if part and (failed := _run(copy, tier, tests=part)):
+                return failed
+        return None
     finally:
         file.write_text(text)
 
 
-def _failed(copy: Path, tier: str) -> str | None:
-    """The first test that fails there, or None."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+def _run(
+    copy: Path, tier: str, more: dict[str, str] | None = None, *, tests: Sequence[str] = (), stop: bool = True
+) -> str | None:
+    """Run the tests of the tier, or these of them; the first that fails, or None."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | (more or {})
     env["REFDELTA_CACHE"] = os.environ.get("REFDELTA_CACHE") or str(ROOT / ".cache")
     env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in (".", "storage", "tests"))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
+    command = [sys.executable, "-m", "pytest", "-q", "--dist", "loadgroup", "-p", "no:cacheprovider", "--tier", tier]
+    # Few tests are done before further workers have begun.
+    command += ["-n", "auto", "--maxprocesses", "4"] if len(tests) > 20 or not tests else ["-n", "0"]
+    command += ["-x"] if stop else []
+    names = copy.parent / "tests"
+    names.write_text("\n".join(tests))
+    command += [f"@{names}"] if tests else []
     try:
-        done = subprocess.run(
-            [*command, "--tier", tier], cwd=copy, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
+        done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
     except subprocess.TimeoutExpired:
         return "the limit of time"
     if done.returncode == 0:

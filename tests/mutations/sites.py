@@ -68,7 +68,8 @@ class _Finder(ast.NodeVisitor):
 
     def _at(self, line: int, column: int) -> int:
         start = self._lines[line - 1]
-        return start + len(self.text[start:].encode()[:column].decode())
+        line_of_text = self.text[start : self._lines[line]] if line < len(self._lines) else self.text[start:]
+        return start + len(line_of_text.encode()[:column].decode())
 
     def _add(self, kind: str, node: ast.expr | ast.stmt, new: str, *, comma: bool = False) -> None:
         assert node.end_lineno is not None
@@ -78,8 +79,11 @@ class _Finder(ast.NodeVisitor):
             end += len(self.text[end:]) - len(self.text[end:].lstrip().removeprefix(","))
         self.found.append(Mutation(self.file, kind, start, end, new, node.lineno, self.text[start:end]))
 
-    def _source(self, node: ast.AST) -> str:
-        return ast.get_source_segment(self.text, node) or ""
+    def _source(self, node: ast.expr) -> str:
+        # As ast.get_source_segment, which takes the whole text apart for each node.
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.text[self._at(node.lineno, node.col_offset) : self._at(node.end_lineno, node.end_col_offset)]
 
     def visit_Compare(self, node: ast.Compare) -> None:
         if len(node.ops) == 1:
@@ -116,10 +120,10 @@ class _Finder(ast.NodeVisitor):
 
 
 def in_text(file: str, text: str) -> list[Mutation]:
-    """Every mutation of a file that still compiles."""
+    """Every mutation of a file; a few of them do not compile."""
     finder = _Finder(file, text)
     finder.visit(ast.parse(text))
-    return [one for one in finder.found if _compiles(one, text)]
+    return finder.found
 
 
 def _compiles(mutation: Mutation, text: str) -> bool:
@@ -140,12 +144,17 @@ def drawn(root: Path, seed: int, count: int) -> list[Mutation]:
             by_folder[str(Path(name).parent)][one.kind].append(one)
     found: list[Mutation] = []
     folders = sorted(by_folder)
-    for turn in range(count):
-        kinds = by_folder[folders[turn % len(folders)]]
+    while len(found) < count:
+        folder = folders[len(found) % len(folders)]
+        kinds = by_folder[folder]
         of_kind = kinds[dice.choice(sorted(kinds))]
-        found.append(of_kind.pop(dice.randrange(len(of_kind))))
+        one = of_kind.pop(dice.randrange(len(of_kind)))
+        if _compiles(one, (root / one.file).read_text()):
+            found.append(one)
         for kind in [kind for kind, left in kinds.items() if not left]:
             del kinds[kind]
+        if not kinds:
+            folders.remove(folder)
     return found
 
 

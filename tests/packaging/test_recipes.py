@@ -118,7 +118,7 @@ def test_the_scheduler_runs_it_twice_and_no_row_is_doubled(tool, run, tmp_path, 
         assert list((tmp_path / "lake" / "orders" / "_delta_log").glob("*.checkpoint*.parquet"))
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_cron_runs_it_twice_and_at_once(run, tmp_path):
     files, commands = section("cron")
     assert set(files) == {"orders.sh", "maintain.sh"}

@@ -131,7 +131,7 @@ def test_the_source_distribution_holds_what_it_takes_to_work_on_it(built):
     assert {"refdelta/core/pyproject.toml", "refdelta/core/README.md"} <= names
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_the_core_works_alone_in_an_empty_environment(core_alone):
     done = core_alone.run("-W", "error", "-c", ALONE)
     assert done.stderr == ""
@@ -156,7 +156,7 @@ def test_the_readme_of_the_core_runs_on_the_core_alone(core_alone):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_an_editable_install_of_the_tree_is_the_tree(editable):
     code = "import refdelta.core.errors, refdelta_storage as storage; print(refdelta.core.__file__, storage.__file__)"
     done = editable.run("-W", "error", "-c", code)
@@ -171,13 +171,13 @@ def test_an_editable_install_of_the_tree_is_the_tree(editable):
     assert done.stdout.split() == [refdelta.__version__] * 2
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_it_works_in_an_empty_environment_from_another_folder(elsewhere):
     done = elsewhere.run("-W", "error", "-c", ROUND_TRIP)
     assert (done.returncode, done.stdout, done.stderr) == (0, "works\n", "")
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_a_tree_is_installed_by_its_path_alone(from_the_tree):
     done = from_the_tree.run("-W", "error", "-c", ROUND_TRIP)
     assert (done.returncode, done.stdout, done.stderr) == (0, "works\n", "")
@@ -193,7 +193,7 @@ def test_without_the_cli_extra_the_command_says_what_to_install(elsewhere):
         )
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_it_is_typed_for_its_users(elsewhere):
     (elsewhere.folder / "user.py").write_text(TYPED)
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(elsewhere.python), "user.py"]

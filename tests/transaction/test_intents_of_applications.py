@@ -221,7 +221,7 @@ def test_a_change_that_read_an_old_version_goes_alone(tmp_path, late):
 # --- followers that are killed ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("die", [*range(1, 30), *range(-29, 0)])
 @pytest.mark.sample(check=1, test=4)
 def test_followers_that_are_killed_copy_each_change_once(tmp_path, die):
