@@ -39,7 +39,8 @@ REQUESTS = {
 }
 
 
-@pytest.mark.tier("nightly")
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("files", [None, 256])
 @pytest.mark.parametrize("sends", REQUESTS.values(), ids=REQUESTS)
 def test_600_connections_of_strangers(tmp_path, files, sends):

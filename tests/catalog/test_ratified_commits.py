@@ -193,7 +193,8 @@ def table(tmp_path_factory):
         yield Proposed(tmp_path_factory.mktemp("served"), patch)
 
 
-@pytest.mark.tier("nightly")
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_is_ratified_can_be_read(table, name):
     lines = table.commits[name]

@@ -384,7 +384,8 @@ def test_a_server_without_these_requests_is_refused_by_name(through):
             call()
 
 
-@pytest.mark.tier("nightly")
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize(
     "outcomes",
     [

@@ -98,7 +98,8 @@ MADE = ("rename", "drop", "purge")
 FAULTS = [faults for length in (1, 2, 3) for faults in itertools.product(("", "reply", "request"), repeat=length)]
 
 
-@pytest.mark.tier("nightly")
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("what", ["create", "register", *MADE])
 def test_a_statement_whose_replies_are_lost_has_its_effect_once(what, reopen, tmp_path, monkeypatch):
     write_deltalake(tmp_path / "files", pa.table({"id": [1]}))

@@ -99,7 +99,8 @@ def test_a_certificate_of_ones_own_authority(tmp_path, monkeypatch):
     assert (tmp_path / "server.log").read_text() == ""
 
 
-@pytest.mark.tier("nightly")
+@pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize(
     ("names", "ended", "reason"),
     [
