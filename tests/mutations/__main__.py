@@ -37,35 +37,42 @@ def main() -> None:
     """Run the tests over each mutation and print what became of it."""
     asked = argparse.ArgumentParser(prog="mutations", description=__doc__)
     asked.add_argument("--tier", default=tiers.TEST, choices=tiers.TIERS, help="the tests that are to find them")
-    asked.add_argument("--seed", type=int, default=SEED)
+    asked.add_argument("--seed", type=int, nargs="+", default=[SEED], help="one or several")
     asked.add_argument("--count", type=int, default=COUNT)
-    asked.add_argument("--only", type=int, nargs="+", default=[], metavar="N", help="these of them, from 1")
+    asked.add_argument("--only", type=int, nargs="+", default=[], metavar="N", help="these of each seed, from 1")
     asked.add_argument("--show", action="store_true", help="print them, and run nothing")
     asked.add_argument("--json", type=Path, metavar="FILE", help="append a line for each to this file")
     given = asked.parse_args()
-    chosen = {n: one for n, one in enumerate(drawn(ROOT, given.seed, given.count), 1) if n in (given.only or [n])}
+    names = [
+        (f"{seed}/{n}", one)
+        for seed in given.seed
+        for n, one in enumerate(drawn(ROOT, seed, given.count), 1)
+        if n in (given.only or [n])
+    ]
+    chosen = dict(enumerate(names))
     if given.show:
-        print(*(f"{n:3} {one}" for n, one in chosen.items()), sep="\n")
+        print(*(f"{name:12} {one}" for name, one in names), sep="\n")
         return
     found = 0
     with tempfile.TemporaryDirectory(prefix="refdelta-mutations-") as folder:
         copy, reached = Path(folder) / "project", Path(folder) / "reached"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_LEFT))
         shutil.copytree(copy, Path(folder) / "noting")
-        at_import = reach.instrument(Path(folder) / "noting", chosen)
+        at_import = reach.instrument(Path(folder) / "noting", {key: one for key, (_, one) in chosen.items()})
         _run(Path(folder) / "noting", given.tier, {reach.VARIABLE: str(reached)}, stop=False)
         tests = reach.read(reached)
-        for n, one in chosen.items():
+        for key, (name, one) in chosen.items():
             start = time.monotonic()
-            near = sorted(tests.get(n, ()), key=lambda name: -_near(one, name))
-            by = _with(one, copy, given.tier, None if n in at_import else near)
+            near = sorted(tests.get(key, ()), key=lambda test, one=one: -_near(one, test))
+            by = _with(one, copy, given.tier, None if key in at_import else near)
             found += by is not None
-            print(f"{n:3} {one}\n    {time.monotonic() - start:4.0f} s  {by or 'NOT FOUND'}", flush=True)
+            seconds = time.monotonic() - start
+            print(f"{name:12} {one}\n    {seconds:4.0f} s, {len(near)} tests  {by or 'NOT FOUND'}", flush=True)
             if given.json:
-                line = {"n": n, "mutation": str(one), "tier": given.tier, "reached": len(near), "found by": by}
+                line = {"n": name, "mutation": str(one), "tier": given.tier, "reached": len(near), "found by": by}
                 with given.json.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-    print(f"{found} of {len(chosen)} found by `make {given.tier}`, seed {given.seed}")
+    print(f"{found} of {len(chosen)} found by `make {given.tier}`")
 
 
 def _near(mutation: Mutation, test: str) -> int:
