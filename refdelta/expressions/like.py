@@ -35,7 +35,7 @@ def like_regex(pattern: str, escape: str) -> str:
 def like_matches(text: str, pattern: str, escape: str) -> bool:
     """Whether a string matches the pattern, in time at most proportional to the product of their lengths.
 
-    A backtracking regular expression, as in Python, would be exponential in the number of ``%``.
+    Only the pieces between wildcards are regular expressions of Python, so that nothing backtracks.
     """
     first, *more = _pieces(pattern, escape)
     found = first[1].match(text)

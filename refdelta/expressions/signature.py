@@ -89,9 +89,7 @@ ANY_NUMBER = 255
 """As the largest number of arguments: any."""
 
 LONGEST_TEXT = 2**28
-"""The greatest number of characters in the output of a function. Without it eight nested calls of ``replace`` would
-make gigabytes of a line.
-"""
+"""The greatest number of characters in the output of a function: the results of nested calls grow with each level."""
 
 
 def bounded_text(name: str, characters: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 HAS_VIEWS = int(pa.__version__.partition(".")[0]) >= 25
-"""Whether streams have views. Before pyarrow 25 a process crashes that hands over views which a cast has made."""
+"""Whether streams have views: of pyarrow, they can be handed to other libraries from version 25 on."""
 
 
 def given(kind: str, value: Any) -> Any:

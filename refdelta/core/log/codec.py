@@ -245,8 +245,8 @@ def _reason(error: Exception) -> str:
 def decode_json(data: bytes, file: str, decoder: msgspec.json.Decoder[_T]) -> _T:
     """Decode a file that holds one JSON object, such as a version checksum. Unknown fields are ignored.
 
-    Decoders are made where their modules are imported: msgspec (0.22) ends the process where two threads at once are
-    the first ones that decode to a struct, or convert to it.
+    Decoders are made where their modules are imported, in one thread: msgspec (0.22) does not bear that threads make
+    the decoder of a type at the same time.
 
     Raises:
         InvalidLogError: the file holds something else.

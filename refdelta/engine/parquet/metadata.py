@@ -310,9 +310,8 @@ def _at(file: int, start: int, end: int) -> bytes:
 def check_footer(metadata: Any, bytes_at: BytesAt, size: int) -> frozenset[int]:
     """Check whether pyarrow can be asked for the columns of a file's row groups.
 
-    pyarrow ends the process if a footer contradicts itself: an exception passes through C++ code that does not expect
-    one. It is careful when it opens a file and when it reads rows, but not when Python asks for the column of a row
-    group.
+    Some contradictory footers end the process in pyarrow's native code, so the check comes before any access to
+    columns.
 
     Args:
         metadata: the file's ``FileMetaData``.

@@ -1,16 +1,13 @@
-"""No two threads are the first ones that decode to a struct: msgspec ends the process then.
+"""Decoders of structs are made when their modules are imported, or under a lock: never by two threads at once.
 
 Tests of core.log.codec, catalog.delta_api.
 """
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
 import refdelta
+from refdelta.catalog import delta_api
 
 PACKAGE = Path(refdelta.__file__).parent
 
@@ -19,31 +16,6 @@ CONVERTED = {
     *("engine/log/checkpoint.py", "operations/stream/offsets.py", "cli/inspect.py"),
 }
 """Modules that convert, to structs that have a decoder since they were imported. The command line has one thread."""
-
-FIRST = """
-import sys, threading
-
-import msgspec
-
-from refdelta.catalog.delta_api import decoder_of
-
-sys.setswitchinterval(1e-6)
-
-
-def decode(kind, barrier):
-    barrier.wait()
-    assert decoder_of(kind).decode(b'{"one": {"a": 1}}').one.a == 1
-
-
-for _ in range(300):
-    inner = msgspec.defstruct("Inner", [("a", int), ("b", str, "")])
-    optional = dict[str, inner] | None
-    outer = msgspec.defstruct("Outer", [("one", inner), ("more", list[inner], []), ("by", optional, None)])
-    barrier = threading.Barrier(8)
-    threads = [threading.Thread(target=decode, args=(outer, barrier)) for _ in range(8)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-"""
 
 
 def test_decoders_are_made_once_and_not_at_the_first_use():
@@ -54,8 +26,17 @@ def test_decoders_are_made_once_and_not_at_the_first_use():
         assert name in CONVERTED or "msgspec.convert(" not in text, name
 
 
-@pytest.mark.tier("test")
-def test_eight_threads_begin_with_the_same_body():
-    """By ``msgspec.json.decode(type=)`` it ends with a segmentation fault, each time."""
-    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+def test_a_decoder_is_made_once_and_under_a_lock(monkeypatch):
+    made = []
+
+    class Decoder:
+        def __init__(self, kind):
+            made.append((kind, delta_api._MAKING.locked()))
+
+    class Kind:
+        pass
+
+    monkeypatch.setattr(delta_api, "_DECODERS", {})
+    monkeypatch.setattr(delta_api.msgspec.json, "Decoder", Decoder)
+    assert delta_api.decoder_of(Kind) is delta_api.decoder_of(Kind)
+    assert made == [(Kind, True)]
