@@ -221,7 +221,7 @@ def test_other_folders_are_read_and_never_written_to(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "raw", ["file:///there/../etc/passwd", "file:///therefore/x", "file:///there", "file:///there/", "s3://there/x"]
+    "raw", ["file:///there/../elsewhere/f", "file:///therefore/x", "file:///there", "file:///there/", "s3://there/x"]
 )
 def test_no_path_reaches_beyond_the_folders_that_were_named(raw):
     with pytest.raises(errors.UnsafePathError):

@@ -25,10 +25,9 @@ NAME = "main.sales.orders"
 TABLE = "/delta/v1/catalogs/main/schemas/sales/tables/orders"
 SCHEMA = pa.schema({"id": pa.int64(), "town": pa.string(), "day": pa.date32()})
 GONE = object()
-DEEP = "[" * 3000
 VALUES = [
     GONE, None, True, -1, 0, 7, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 10**400, 1.5, "", "x", "\0", "..", "../../x", "%zz",
-    "/etc/passwd", "file:///etc/passwd", "s3://other/x", "true", "-1", "99999999999999999999", "zzz", DEEP, [], {},
+    "/elsewhere/x", "file:///elsewhere/x", "s3://other/x", "true", "-1", "99999999999999999999", "zzz", "[[[[", [], {},
     [None], ["zzz"], {"a": None}, {"a": 1}, [[]], "2026-13-45", "interval 1 century", "long", "decimal(99,1)", "id",
     "town",
 ]  # fmt: skip
@@ -262,7 +261,7 @@ POISONS = {
     ),
     "a path outside": (
         f"{RULES}.proposed_commit.data_key",
-        lambda commits: _of(commits["append"], "add", path="file:///etc/passwd"),
+        lambda commits: _of(commits["append"], "add", path="file:///elsewhere/x"),
     ),
     "a vector of no kind": (
         f"{RULES}.proposed_commit._check_vector",

@@ -348,7 +348,7 @@ def test_trouble_of_the_system_is_not_blamed_on_the_file():
 
 
 @pytest.mark.parametrize(
-    "path", ["../other/f.parquet", "a/../../f", "%2e%2e/f", "file:///etc/passwd", "s3://bucket/f", "/etc/passwd"]
+    "path", ["../other/f.parquet", "a/../../f", "%2e%2e/f", "file:///elsewhere/f", "s3://bucket/f", "/elsewhere/f"]
 )
 def test_a_path_that_leaves_the_table(tmp_path, path):
     table = Handmade(XS, store=LocalStore(tmp_path / "t", create=True))
