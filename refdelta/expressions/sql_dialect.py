@@ -33,8 +33,8 @@ from refdelta.table.types import (
     DecimalType,
 )
 
-_MAX_LENGTH = 1_000_000
-_MOST_TYPES = 8
+MOST_CHARACTERS = 1_000_000
+MOST_TYPES = 8
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
 _HEX = "[0-9a-fA-F]"
@@ -383,8 +383,8 @@ class SqlText:
             raise PredicateError(f"the {self.what} is SQL text, not a {type(self.sql).__name__}")
         if not is_unicode(self.sql):
             raise PredicateError(f"the {self.what} holds half a character, which no Unicode text can: {self.sql!r:.80}")
-        if len(self.sql) > _MAX_LENGTH:
-            raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {_MAX_LENGTH} are taken")
+        if len(self.sql) > MOST_CHARACTERS:
+            raise PredicateError(f"the {self.what} has {len(self.sql)} characters; at most {MOST_CHARACTERS} are taken")
         try:
             self._check_types()
             return self._tree(is_column)
@@ -433,10 +433,10 @@ class SqlText:
         return f"; {named[0].upper()} is a keyword of SQL: write the column of this name in backticks, `{named[0]}`"
 
     def _check_types(self) -> None:
-        """Refuse names of types that are nested with brackets, as in ``int(int(...``. The parser tries each of them as
-        a type and as a function, which at least doubles the time with each level.
+        """Refuse names of types that are nested with brackets more than :data:`MOST_TYPES` deep. The check comes before
+        the parser, whose time is not bounded by the length of such a text.
         """
-        if sum(map(self.sql.count, "([")) <= _MOST_TYPES:
+        if sum(map(self.sql.count, "([")) <= MOST_TYPES:
             return
         levels: list[bool] = []
         types, before = 0, False
@@ -444,7 +444,7 @@ class SqlText:
             if token.token_type in _OPENING:
                 levels.append(before)
                 types += before
-                if types > _MOST_TYPES:
+                if types > MOST_TYPES:
                     raise self.too_deep()
             elif token.token_type in _CLOSING and levels:
                 types -= levels.pop()

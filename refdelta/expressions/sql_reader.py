@@ -77,9 +77,9 @@ from refdelta.table.types import (
 )
 
 # The most levels of a tree: recursive functions need some frames for each, and Python has about a thousand.
-_MAX_DEPTH = 150
+MOST_LEVELS = 150
 # The most nodes that repeated operands may add to a tree.
-_MOST_REPEATED = 20_000
+MOST_REPEATED = 20_000
 _T = TypeVar("_T", Predicate, Value)
 _NOTHING = Literal(None, VOID)
 _REWRITTEN = (
@@ -169,7 +169,7 @@ class SqlReader:
         except SqlglotError:
             # sqlglot cannot write what it has parsed, so that it is unsupported here too.
             raise PredicateError(f"{self.text.quoted} holds something that is not supported here") from None
-        if _Size.of(found).levels > _MAX_DEPTH:
+        if _Size.of(found).levels > MOST_LEVELS:
             raise self.text.too_deep()
         return found
 
@@ -184,9 +184,9 @@ class SqlReader:
         use it several times, and nested in each other thousands of times.
         """
         size = _Size.of(tree)
-        if size.levels > _MAX_DEPTH:
+        if size.levels > MOST_LEVELS:
             raise PredicateError("it nests too deeply")
-        if size.all - size.distinct > _MOST_REPEATED:
+        if size.all - size.distinct > MOST_REPEATED:
             raise PredicateError("operands of BETWEEN, nullif, IN or CASE are nested in each other too deeply")
         return tree
 

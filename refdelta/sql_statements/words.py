@@ -18,9 +18,9 @@ from refdelta.errors import InvalidArgumentError, PredicateError
 from refdelta.expressions.sql_dialect import Dialect
 from refdelta.table.types import ArrayType, DataType, MapType, StructField, StructType, type_named
 
-_MAX_LENGTH = 10_000_000
+MOST_CHARACTERS = 10_000_000
 _OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
-_MAX_DEPTH = 100
+DEEPEST_TYPE = 100
 
 
 class Words:
@@ -39,8 +39,8 @@ class Words:
             raise PredicateError(f"a statement is SQL text, not a {type(sql).__name__}")
         if not is_unicode(sql):
             raise PredicateError(f"the statement holds half a character, which no Unicode text can: {sql!r:.80}")
-        if len(sql) > _MAX_LENGTH:
-            raise PredicateError(f"the statement has {len(sql)} characters; at most {_MAX_LENGTH} are taken")
+        if len(sql) > MOST_CHARACTERS:
+            raise PredicateError(f"the statement has {len(sql)} characters; at most {MOST_CHARACTERS} are taken")
         self._sql, self._place = sql, 0
         try:
             self._tokens = [word for token in Dialect().tokenize(sql) for word in _split(token, sql)]
@@ -234,7 +234,7 @@ class Words:
 
     def data_type(self, depth: int = 0) -> DataType:
         """A type: ``BIGINT``, ``DECIMAL(10, 2)``, ``ARRAY<INT>``, ``MAP<STRING, INT>`` or ``STRUCT<a: INT, ...>``."""
-        if depth > _MAX_DEPTH:
+        if depth > DEEPEST_TYPE:
             raise self.expected("a type that nests less deeply")
         before = self._place
         kind = self.name("a type").lower()

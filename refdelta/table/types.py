@@ -27,7 +27,7 @@ PHYSICAL_NAME = "delta.columnMapping.physicalName"
 FIELD_ID = "delta.columnMapping.id"
 
 # Deeper than any table, shallow enough for Python's stack.
-_MAX_DEPTH = 100
+MOST_LEVELS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +255,8 @@ class _BadSchemaError(Exception):
 
 
 def _type_from_json(value: Any, path: str, depth: int) -> DataType:
-    if depth > _MAX_DEPTH:
-        raise _BadSchemaError(f"it nests more than {_MAX_DEPTH} levels deep")
+    if depth > MOST_LEVELS:
+        raise _BadSchemaError(f"it nests more than {MOST_LEVELS} levels deep")
     if isinstance(value, str):
         return _primitive(value, path)
     if not isinstance(value, dict):

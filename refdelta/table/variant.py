@@ -25,7 +25,7 @@ PRIMITIVE, SHORT_STRING, OBJECT, ARRAY = range(4)
 NULL_VALUE: Final = b"\x00"
 """The variant that is null, which is not the absence of a variant."""
 MAX_SHORT: Final = 63  # bytes of a short string
-_DEEPEST = 500  # Python's stack ends at a thousand
+DEEPEST = 500  # Python's stack ends at a thousand
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 _WIDE = Context(prec=50)
@@ -122,8 +122,8 @@ def fields_of(metadata: bytes, value: bytes) -> dict[int, bytes]:
 
 
 def _decode(names: Sequence[str], data: bytes, at: int, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise ValueError(f"a variant nests more than {_DEEPEST} levels deep")
+    if depth > DEEPEST:
+        raise ValueError(f"a variant nests more than {DEEPEST} levels deep")
     kind, rest = data[at] & 3, data[at] >> 2
     if kind == SHORT_STRING:
         return _piece(data, at + 1, rest).decode()
@@ -274,8 +274,8 @@ def encode(value: Any) -> tuple[bytes, bytes]:
 
 
 def _names(value: Any, found: set[str], depth: int) -> set[str]:
-    if depth > _DEEPEST:
-        raise ValueError(f"a variant nests more than {_DEEPEST} levels deep")
+    if depth > DEEPEST:
+        raise ValueError(f"a variant nests more than {DEEPEST} levels deep")
     if isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
             raise TypeError("the names of a variant's fields must be strings")

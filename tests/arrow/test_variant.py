@@ -109,12 +109,17 @@ def test_what_no_variant_holds_is_not_written(value, error):
         form.encode(value)
 
 
-def test_nesting_has_an_end():
-    value = []
-    for _ in range(600):
-        value = [value]
-    with pytest.raises(ValueError, match="nests"):
-        form.encode(value)
+def test_nesting_has_an_end(monkeypatch):
+    assert form.DEEPEST == 500
+    monkeypatch.setattr(form, "DEEPEST", 8)
+    eight = {"a": [[[[[[[1]]]]]]]}
+    metadata, value = form.encode(eight)
+    assert form.decode(metadata, value) == eight
+    with pytest.raises(ValueError, match="nests more than 8 levels deep"):
+        form.encode([eight])
+    monkeypatch.setattr(form, "DEEPEST", 7)
+    with pytest.raises(ValueError, match="nests more than 7 levels deep"):
+        form.decode(metadata, value)
 
 
 # --- shredding ---------------------------------------------------------------------------------------------------

@@ -472,7 +472,7 @@ def test_commits_that_are_not_published_are_published_first(running, table, near
     ("body", "headers", "status"),
     [
         (b"{}", None, 400),
-        (b"[" * 10_000, None, 400),
+        (b"[[[[", None, 400),
         (b'{"format":2}', None, 400),
         (b" " * (2**20 + 1), None, 400),
         (b"{}", {}, 400),

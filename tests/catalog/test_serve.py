@@ -176,8 +176,7 @@ BODIES = {
     "null": b"null",
     "a number": b"1e999",
     "not UTF-8": b'{"updates": "\xff\xfe"}',
-    "deep": b'{"updates":' + b"[" * 100_000,
-    "deep columns": b'{"name": "x", "columns": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}",
+    "cut off": b'{"updates":[[[[',
     "an empty request": b"{}",
     "a number beyond all": b'{"requirements": [{"type": "assert-table-uuid", "uuid": "x"}], "updates": [{"action": '
     b'"set-latest-backfilled-version", "latest-published-version": 99999999999999999999}]}',
@@ -188,6 +187,17 @@ BODIES = {
 @pytest.mark.parametrize("path", [HERE, f"{HERE}/rename", f"{HERE}/metrics", f"{HERE.rpartition('/')[0]}"])
 def test_malformed_bodies(served, body, path, unchanged):
     assert refused(served, 400, "POST", path, body) in ("BadRequestException", "InvalidParameterValueException")
+
+
+def test_a_body_in_which_the_stack_of_its_decoder_ends(monkeypatch):
+    class StackEnds:
+        def decode(self, body):
+            raise RecursionError("the stack has an end")
+
+    monkeypatch.setattr(delta_api, "decoder_of", lambda kind: StackEnds())
+    with pytest.raises(service.ApiError, match="the body is not JSON: the stack has an end") as caught:
+        server._decoded(b"{}", delta_api.UpdateTable)
+    assert caught.value.status == 400
 
 
 def test_huge_bodies_are_not_read(served, unchanged):

@@ -11,7 +11,7 @@ from handmade import write_commit
 from refdelta import DeltaTable, errors, write_deltalake
 from written_tables import commit_file
 
-DEEP = {"domain": "delta.clustering", "configuration": "[" * 5_000, "removed": False}
+DEEP = {"domain": "delta.clustering", "configuration": "[[[[", "removed": False}
 
 
 @pytest.fixture

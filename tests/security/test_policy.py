@@ -9,7 +9,7 @@ from refdelta.engine.log import commits
 from refdelta.engine.parquet import budget, limits
 from refdelta.engine.work import executor
 from refdelta.expressions import sql_dialect, sql_reader
-from refdelta.table.types import _MAX_DEPTH
+from refdelta.table.types import MOST_LEVELS
 from refdelta_storage.errors import MOST_SHOWN
 
 ROOT = Path(__file__).parents[2]
@@ -36,8 +36,8 @@ def test_its_numbers_are_those_of_the_code():
     assert (executor.DECODED_BYTES, executor.CORE_DECODED_BYTES, limits._LOOSE) == (2**30, 2**27, 2**26)
     assert limits._GROWTH["SNAPPY"] == 22
     assert commits._LONGEST_COMMIT == 2**31
-    assert (sql_dialect._MAX_LENGTH, sql_reader._MAX_DEPTH) == (1_000_000, 150)
-    assert (DEEPEST, _MAX_DEPTH) == (100, 100)
+    assert (sql_dialect.MOST_CHARACTERS, sql_reader.MOST_LEVELS) == (1_000_000, 150)
+    assert (DEEPEST, MOST_LEVELS) == (100, 100)
     assert (MOST_SHOWN, unity_http._LONGEST_MESSAGE) == (4_000, 500)
     sizes = (
         "1 GiB",

@@ -15,6 +15,7 @@ import pytest
 import refdelta
 from refdelta import CommitProperties, DeltaTable, errors, sql, write_deltalake
 from refdelta.catalog import SqlCatalog
+from refdelta.sql_statements import words
 
 ROWS = pa.table({"id": [1, 2, 3], "town": ["Ulm", "Bonn", None], "n": [10, 20, -1]})
 
@@ -386,15 +387,31 @@ def test_a_wrong_statement_says_where_and_changes_nothing(table: DeltaTable, sta
     assert DeltaTable(table.table_uri).version() == 0
 
 
-@pytest.mark.parametrize("statement", [None, 3, b"SELECT 1", "SELECT '\ud800'", "SELECT " + "1" * 20_000_000])
+@pytest.mark.parametrize("statement", [None, 3, b"SELECT 1", "SELECT '\ud800'"])
 def test_what_is_no_sql_is_refused(statement: Any) -> None:
     with pytest.raises(errors.PredicateError):
         sql(statement)
 
 
-def test_a_deep_type_is_refused(tmp_path: Path) -> None:
+def test_a_statement_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert words.MOST_CHARACTERS == 10_000_000
+    monkeypatch.setattr(words, "MOST_CHARACTERS", 20)
+    words.Words("SELECT 1, 2, 3, 4, 5")
+
+    def tokenize() -> None:
+        raise AssertionError("the statement was handed on")
+
+    monkeypatch.setattr(words, "Dialect", tokenize)
+    with pytest.raises(errors.PredicateError, match="the statement has 21 characters; at most 20 are taken"):
+        words.Words("SELECT 1, 2, 3, 4, 56")
+
+
+def test_a_deep_type_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert words.DEEPEST_TYPE == 100
+    monkeypatch.setattr(words, "DEEPEST_TYPE", 3)
+    sql(f"CREATE TABLE delta.`{tmp_path}/three` (a ARRAY<ARRAY<ARRAY<INT>>>)")
     with pytest.raises(errors.PredicateError, match="nests less deeply"):
-        sql(f"CREATE TABLE delta.`{tmp_path}/t` (a {'ARRAY<' * 500}INT{'>' * 500})")
+        sql(f"CREATE TABLE delta.`{tmp_path}/four` (a ARRAY<ARRAY<ARRAY<ARRAY<INT>>>>)")
 
 
 def test_the_function_is_public() -> None:

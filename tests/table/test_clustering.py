@@ -56,7 +56,7 @@ def test_other_spellings_are_read():
         '{"clusteringColumns":"a"}',
         '{"clusteringColumns":[[]]}',
         '{"clusteringColumns":[[1]]}',
-        "[" * 9_999,
+        "[[[[",
     ],
 )
 def test_a_bad_domain_is_refused(configuration):

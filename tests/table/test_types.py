@@ -105,7 +105,7 @@ def test_older_spellings_are_read():
         one("decimal(2,3)"),
         one("decimal(5,-1)"),
         one("decimal(0,0)"),
-        "[" * 100_000,
+        "[[[[",
         one({"type": "mystery"}),
         '{"type":"struct","fields":[{"name":"c","type":"long","nullable":"yes"}]}',
         '{"type":"struct","fields":[{"name":"c","type":"long","metadata":[]}]}',
@@ -116,12 +116,32 @@ def test_nonsense_is_an_invalid_log(text):
         parse_schema(text, file="7.json", line=3)
 
 
-def test_a_schema_too_deep_is_an_invalid_log():
+@pytest.mark.parametrize("around", ["array", "map", "struct"])
+def test_a_schema_too_deep_is_an_invalid_log(around, monkeypatch):
+    assert types.MOST_LEVELS == 100
+    monkeypatch.setattr(types, "MOST_LEVELS", 8)
     kind = "long"
-    for _ in range(150):
-        kind = {"type": "array", "elementType": kind, "containsNull": True}
-    with pytest.raises(InvalidLogError, match="nests more than"):
-        parse_schema(one(kind))
+    for level in range(1, 10):  # the column itself is a level
+        text = one(kind)
+        if level < 9:
+            parse_schema(text)
+        kind = {
+            "array": {"type": "array", "elementType": kind, "containsNull": True},
+            "map": {"type": "map", "keyType": "long", "valueType": kind, "valueContainsNull": True},
+            "struct": {"type": "struct", "fields": [{"name": "x", "type": kind, "nullable": True, "metadata": {}}]},
+        }[around]
+    with pytest.raises(InvalidLogError, match="nests more than 8 levels"):
+        parse_schema(text)
+
+
+def test_a_schema_in_which_the_stack_ends_is_an_invalid_log(monkeypatch):
+    def parse(text):
+        raise RecursionError("the stack has an end")
+
+    text = one("long")
+    monkeypatch.setattr(types.json, "loads", parse)
+    with pytest.raises(InvalidLogError, match="the table's schema is not JSON: the stack has an end"):
+        parse_schema(text)
 
 
 @pytest.mark.parametrize("kind", ["interval year to month", "geometry(OGC:CRS84)", "timestamp_nanos", {"type": "udt"}])

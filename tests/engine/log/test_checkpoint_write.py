@@ -234,7 +234,7 @@ ODD = [
     '{"numRecords":"x","minValues":7}',
     '{"numRecords":1,\n "minValues":{"x":"NaN","id":"one","day":"no","at":"yes","d":"1.25","s":5}}',
     '{"numRecords":1e0,"maxValues":{"id":99999999999999999999,"d":1e80}}',
-    "[" * 2000,
+    "[[[[",
 ]
 
 
