@@ -35,7 +35,7 @@ def test_its_numbers_are_those_of_the_code():
     assert (budget.HELD_BYTES, budget.HELD_UNFOLDED, budget.VECTOR_BYTES) == (2**30, 100, 2**32)
     assert (executor.DECODED_BYTES, executor.CORE_DECODED_BYTES, limits._LOOSE) == (2**30, 2**27, 2**26)
     assert limits._GROWTH["SNAPPY"] == 22
-    assert commits._LONGEST_COMMIT == 2**31
+    assert commits.LONGEST_COMMIT == 2**31
     assert (sql_dialect.MOST_CHARACTERS, sql_reader.MOST_LEVELS) == (1_000_000, 150)
     assert (DEEPEST, MOST_LEVELS) == (100, 100)
     assert (MOST_SHOWN, unity_http._LONGEST_MESSAGE) == (4_000, 500)

@@ -27,6 +27,9 @@ PORTABLE_MAGIC = 1681511377
 NATIVE_MAGIC = 1681511376
 FILE_VERSION = 1
 
+MOST_CONTAINERS = 2**16
+"""The limit of the containers of a 32-bit bitmap, each of which has another upper half of 16 bits."""
+
 _UUID_TEXT = 20  # z85 characters of 16 bytes
 _NO_RUNS, _WITH_RUNS = 12346, 12347
 _OFFSETS_FROM = 4  # from this number of containers on there is an offset header even if there are runs
@@ -312,7 +315,7 @@ def _bitmap_size(view: memoryview) -> int:
         position, offsets = 8, True
     else:
         raise _DamagedError(f"a bitmap that begins with {cookie}")
-    if count > 2**16:
+    if count > MOST_CONTAINERS:
         raise _DamagedError(f"a bitmap of {count} containers")
     headers = struct.unpack_from(f"<{2 * count}H", view, position)
     position += 4 * count * (2 if offsets else 1)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from refdelta.core.log.segment import LogFile
     from refdelta_storage.base import Store
 
-# Files of the log are read whole. No engine writes a commit that is nearly as long; a sparse file may be longer than
-# any memory.
-_LONGEST_COMMIT = 2**31
+LONGEST_COMMIT = 2**31
+"""The limit of a commit in bytes. Files of the log are read whole, and no engine writes one that is nearly as long."""
+
 # Contents of fewer bytes together are decoded to actions without a try at columns.
 _MANY_BYTES = 2**19
 _BEGIN = b'{"add":'
@@ -56,8 +56,8 @@ def read_commits(store: Store, files: Sequence[LogFile]) -> list[list[AnyAction]
 def commit_contents(store: Store, files: Sequence[LogFile]) -> list[bytes]:
     """The content of each file, in order. Errors as for :func:`read_commits`."""
     for file in files:
-        if file.size > _LONGEST_COMMIT:
-            raise InvalidLogError(f"it has {file.size:,} bytes; at most {_LONGEST_COMMIT:,} are read", file=file.key)
+        if file.size > LONGEST_COMMIT:
+            raise InvalidLogError(f"it has {file.size:,} bytes; at most {LONGEST_COMMIT:,} are read", file=file.key)
     try:
         found = list(store.get_many([file.key for file in files]))
     except ObjectNotFoundError:

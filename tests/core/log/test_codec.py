@@ -283,25 +283,27 @@ def test_conflict_checks_name_them_too(case):
 class StackEnds:
     """A decoder whose stack ends in each line with commitInfo."""
 
-    def __init__(self, decoder):
-        self.decoder = decoder
+    def __init__(self, decode):
+        self.decoded = decode
 
-    def decode(self, line):
+    def __call__(self, line):
         if b"commitInfo" in line:
             raise RecursionError
-        return self.decoder.decode(line)
+        return self.decoded(line)
+
+    decode = __call__
 
     def decode_lines(self, data):
-        return [self.decode(line) for line in data.split(b"\n") if line]
+        return [self(line) for line in data.split(b"\n") if line]
 
 
 @pytest.mark.parametrize("decode", [codec.decode_commit, lean.decode_lean])
 def test_a_line_in_which_the_stack_ends_is_named(decode, monkeypatch):
-    for module in (codec, lean):
-        for name in ("_LINE", "_LINES"):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, StackEnds(getattr(module, name)))
-    data = b"\n".join([add(), b"", b'{"commitInfo":{"operation":"WRITE"},"new":1}', add()])
+    for name in ("_LINE", "_LINES"):
+        monkeypatch.setattr(codec, name, StackEnds(getattr(codec, name).decode))
+    for name in ("_decode", "_decode_file_line"):
+        monkeypatch.setattr(lean, name, StackEnds(getattr(lean, name)))
+    data = b"\n".join([add(), add(), b'{"commitInfo":{"operation":"WRITE"}}', add()])
     with pytest.raises(InvalidLogError, match="nested too deeply") as caught:
         decode(data, FILE)
     assert (caught.value.file, caught.value.line) == (FILE, 3)

@@ -176,18 +176,40 @@ def test_damaged_bytes_give_the_rows_or_an_error_and_nothing_else(rows, data):
     ("data", "what"),
     [
         (b"", "0 bytes"),
-        (struct.pack("<iQ", dv.PORTABLE_MAGIC, 2**60), "bitmaps in"),
+        (struct.pack("<iQ", dv.PORTABLE_MAGIC, 3) + bytes(20), "3 bitmaps in 28 bytes"),
         (struct.pack("<iQ", 7, 0), "begins with 7"),
         (struct.pack("<iQ", dv.PORTABLE_MAGIC, 0) + b"x", "after its end"),
         (struct.pack("<ii", dv.NATIVE_MAGIC, -1), "bitmaps in"),
         (struct.pack("<iii", dv.NATIVE_MAGIC, 1, -5) + bytes(20), "is not -5 bytes"),
         (struct.pack("<iQI", dv.PORTABLE_MAGIC, 1, 2**31) + BitMap([1]).serialize(), "beyond 63 bits"),
-        (struct.pack("<iQI", dv.PORTABLE_MAGIC, 1, 0) + struct.pack("<II", 12346, 2**31), "containers"),
+        (struct.pack("<iQI", dv.PORTABLE_MAGIC, 1, 0) + BitMap([1]).serialize()[:-2], "2 bytes too early"),
+        (struct.pack("<iQI", dv.PORTABLE_MAGIC, 1, 0) + struct.pack("<II", 12346, 3) + bytes(4), "not valid"),
     ],
 )
-def test_hostile_numbers_are_refused_before_they_are_believed(data, what):
+def test_numbers_are_refused_before_they_are_believed(data, what, untouched):
     with pytest.raises(DataFileError, match=what):
         dv.parse_bitmap(data, file="x.bin")
+
+
+def test_more_containers_than_there_can_be_are_refused(monkeypatch, untouched):
+    assert dv.MOST_CONTAINERS == 2**16
+    monkeypatch.setattr(dv, "MOST_CONTAINERS", 2)
+    three = BitMap([1, 1 << 16, 2 << 16]).serialize()
+    with pytest.raises(DataFileError, match="a bitmap of 3 containers"):
+        dv.parse_bitmap(struct.pack("<iQI", dv.PORTABLE_MAGIC, 1, 0) + three, file="x.bin")
+
+
+@pytest.fixture
+def untouched(monkeypatch):
+    """pyroaring, which is not asked."""
+
+    class Untouched:
+        @staticmethod
+        def deserialize(data):
+            raise AssertionError("the bytes were handed on")
+
+    monkeypatch.setattr(dv, "BitMap", Untouched)
+    monkeypatch.setattr(dv, "BitMap64", Untouched)
 
 
 def test_buckets_out_of_order_are_refused():
