@@ -1,4 +1,4 @@
-"""Every regular expression of the package, and texts on which one that backtracks takes more than linear time."""
+"""Every regular expression of the package, and texts of the characters that it looks for."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def texts(pattern: re.Pattern[Any]) -> list[Callable[[int], Any]]:
     ]
 
 
-def seconds(run: Callable[[Any], Any], text: Any, times: int = 3) -> float:
+def seconds(run: Callable[[Any], Any], text: Any, times: int) -> float:
     """Processor time of one match, the least of some."""
     found = []
     for _ in range(times):
@@ -174,14 +174,19 @@ def seconds(run: Callable[[Any], Any], text: Any, times: int = 3) -> float:
     return min(found)
 
 
-def growth(used: Used) -> str | None:
-    """The text on which the time of a pattern grows faster than its length, if there is one."""
+def growth(used: Used, cost: Callable[[Callable[[Any], Any], Any, int], float] = seconds) -> str | None:
+    """The text on which the time of a pattern grows faster than its length, if there is one.
+
+    Args:
+        used: the pattern.
+        cost: the time of a match on a text, the least of some.
+    """
     for text in texts(used.pattern):
-        if seconds(used.run, text(SHORT), 1) > 0.05 and seconds(used.run, text(SHORT)) > 0.05:
+        if cost(used.run, text(SHORT), 1) > 0.05 and cost(used.run, text(SHORT), 3) > 0.05:
             return f"exponential: {text(SHORT)!r}"
-        if seconds(used.run, text(LENGTH * MORE), 1) < 0.01:
+        if cost(used.run, text(LENGTH * MORE), 1) < 0.01:
             continue
-        long = seconds(used.run, text(LENGTH * MORE))
-        if long > 0.01 and long > 2 * MORE * seconds(used.run, text(LENGTH)):
+        long = cost(used.run, text(LENGTH * MORE), 3)
+        if long > 0.01 and long > 2 * MORE * cost(used.run, text(LENGTH), 3):
             return f"{text(12)!r}: {long:.3f} s for {LENGTH * MORE:,} characters"
     return None

@@ -35,14 +35,18 @@ def test_the_time_of_a_match_grows_with_the_text_alone(used):
     assert growth(used) is None
 
 
-@pytest.mark.tier("test")
-@pytest.mark.parametrize(
-    ("pattern", "method"),
-    [
-        (r"(a+)+b", "match"),
-        (r"\s*\w*\s*\w*:", "match"),
-        (r"a*$", "search"),
-    ],
-)
-def test_expressions_that_backtrack_are_found(pattern, method):
-    assert growth(Used("here", re.compile(pattern), method)) is not None
+GROWN = {
+    "linear": (lambda length: length * 1e-5, None),
+    "quadratic": (lambda length: length**2 * 1e-8, "characters"),
+    "exponential": (lambda length: 2.0**length * 1e-7 if length < 100 else 1.0, "exponential"),
+}
+
+
+@pytest.mark.parametrize("name", GROWN)
+@pytest.mark.parametrize("method", ["match", "search"])
+def test_times_that_grow_faster_than_the_text_are_found(name, method):
+    """The times are those of a stub: nothing is matched."""
+    seconds, said = GROWN[name]
+    found = growth(Used("here", re.compile("a+b"), method), lambda run, text, times: seconds(len(text)))
+    assert (found is None) == (said is None)
+    assert said is None or said in found
