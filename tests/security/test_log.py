@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from handmade import VECTORS, Handmade, field, struct
+from handmade import VECTORS, Handmade, add, checkpoint_file, field, lines, metadata, struct
 from refdelta import DeltaTable
 from refdelta.core.log import codec, lean
 from refdelta.core.log.codec import decode_commit
@@ -105,6 +105,22 @@ def test_lines_that_do_not_fit_into_memory(decode, monkeypatch):
 def test_a_file_that_does_not_fit_into_memory_is_named(errors):
     with pytest.raises(NotEnoughMemoryError, match="not enough memory to read x: malloc of size 64"), errors("x"):
         raise pa.ArrowMemoryError("malloc of size 64")
+
+
+def test_a_sidecar_that_a_checkpoint_lists_twice_is_refused():
+    made = Handmade(COLUMNS, store=MemoryStore("twice"))
+    made.store.delete([f"_delta_log/{0:020d}.json"])
+    made.put("_delta_log/_sidecars/s.parquet", checkpoint_file([add("f", rows=1)] * 3))
+    feature = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **feature}}
+    sidecar = {"sidecar": {"path": "s.parquet", "sizeInBytes": 1, "modificationTime": 1}}
+    for times in (1, 2):
+        actions = [protocol, metadata(COLUMNS), {"checkpointMetadata": {"version": 0}}, *[sidecar] * times]
+        made.put(f"_delta_log/{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", lines(*actions))
+        if times == 1:
+            assert DeltaTable(made.store.uri).files().num_rows == 3
+    with pytest.raises(InvalidLogError, match=r"lists the sidecar 's\.parquet' twice"):
+        DeltaTable(made.store.uri).files()
 
 
 # --- vectors -----------------------------------------------------------------------------------------------------

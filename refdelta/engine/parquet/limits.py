@@ -1,9 +1,8 @@
 """Limits of the memory that reading a Parquet file takes, derived from its page headers before anything is decoded.
 
-A page of some hundred bytes can stand for billions of values: a dictionary holds one long text that every row repeats,
-runs repeat one number, compression repeats anything. So the page headers of a row group are read first (Parquet's
-specification, "Data Pages"), of all columns that can grow: they are of variable width, or repeated, or of a codec that
-could make much of them. If 64K rows may take more than :data:`BATCH_BYTES`, a batch has fewer rows. A row group that no
+Few stored bytes can stand for many values. So the page headers of a row group are read first (Parquet's specification,
+"Data Pages"), of all columns that can grow: they are of variable width, or repeated, or of a codec that could make much
+of them. If 64K rows may take more than :data:`BATCH_BYTES`, a batch has fewer rows. A row group that no
 number of rows would bound is refused. All bounds are for the columns of a batch together.
 """
 
