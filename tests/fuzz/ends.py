@@ -33,6 +33,10 @@ NUMBERS: Final = (
 )
 """The values that each integer takes."""
 
+SMALL: Final = (-1, 7, 1_000)
+"""The values of lengths, places in files, and numbers of parts and versions, by which a reader may ask for memory."""
+
+_SIZES: Final = ("deletionVector.sizeInBytes", "deletionVector.offset", "name: compacted", "name: parts")
 _LOG = "_delta_log/"
 _NAME = "fuzz-ends"
 URI = f"memory://{_NAME}"
@@ -246,7 +250,11 @@ def cases() -> list[Case]:
                 if "operationMetrics" not in where:
                     places.setdefault(f"{name}: {where}", mutated)
     places.update(_names())
-    return [Case(where, number, mutated) for where, mutated in places.items() for number in NUMBERS]
+    return [
+        Case(where, number, mutated)
+        for where, mutated in places.items()
+        for number in (SMALL if where.endswith(_SIZES) else NUMBERS)
+    ]
 
 
 # --- the statements ----------------------------------------------------------------------------------------------

@@ -52,7 +52,14 @@ def _behind(fault: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
 
 _FAULTS = (_another_error, _wrong_answer, _warning, _crash, _endless_loop, _too_much_memory, _two_lines)
-TARGETS = {
-    fault.__name__: Target(fault.__name__, _behind(fault), "text", 1, lambda: [b"seed"], (b"!",), seconds=0.5)
-    for fault in _FAULTS
+
+
+def _target(name: str, fault: Callable[[bytes], None], *, outside: bool) -> Target:
+    return Target(name, _behind(fault), "text", 1, lambda: [b"seed"], (b"!",), seconds=0.5, outside=outside)
+
+
+TARGETS = {fault.__name__: _target(fault.__name__, fault, outside=False) for fault in _FAULTS}
+TARGETS |= {
+    f"{fault.__name__}_outside": _target(f"{fault.__name__}_outside", fault, outside=True)
+    for fault in (_wrong_answer, _crash)
 }

@@ -1,10 +1,9 @@
-"""Footers and page headers with changed fields: what our reader accepts, pyarrow reads in the same way.
+"""Footers and page headers with changed fields, for our reader alone: its patterns and its loop say the same.
 
-An input is a seed. From it a small file is drawn, and some fields of its footer, or of the header of one of its pages,
-are changed: numbers, also with more bits than their fields or more bytes than needed, kinds, numbers of fields, sizes
-and kinds of lists; fields are repeated, left out, added. pyarrow's own view of a footer is its ``FileMetaData``. It
-shows no page headers: those that our reader accepts are written once more with the values that it found, in the usual
-form, and pyarrow has to read both files alike.
+An input is a seed. From it the footer of a sound file, or the header of a page, is drawn, and some fields are changed:
+numbers, also with more bits than their fields or more bytes than needed, kinds, numbers of fields, sizes and kinds of
+lists; fields are repeated, left out, added. The bytes go to our check, with the metadata of the sound file; no file is
+made of them. :mod:`fuzz.compared` does that, in children with limits.
 """
 
 from __future__ import annotations
@@ -12,18 +11,22 @@ from __future__ import annotations
 import functools
 import io
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.mutate import NUMBERS
 from fuzz.targets import Target
-from refdelta.engine.parquet.files import data_errors
-from refdelta.engine.parquet.metadata import I32, I64, LIST, STRUCT, CompactReader, check_footer, read_page_headers
-from security.bombs import BYTE_ARRAY, INT64, column, levels, parquet_file, run, text
-from security.bombs import I32 as Small
-from security.bombs import thrift as written
+from fuzz.written import BYTE_ARRAY, INT64, levels, run, text
+from fuzz.written import I32 as Small
+from fuzz.written import thrift as written
+from refdelta.engine.parquet import metadata as reader
+from refdelta.engine.parquet.metadata import I32, I64, LIST, STRUCT, ChunkPattern, check_footer, read_page_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _TRUE, _FALSE, _BYTE, _I16, _DOUBLE, _BINARY, _SET, _MAP = 1, 2, 3, 4, 7, 8, 10, 11
 _INTEGERS = (_I16, I32, I64)
@@ -72,7 +75,7 @@ class Thrift:
         return self.data[self.at - length : self.at]
 
 
-class _Writer:
+class Writer:
     """Writes a tree; some of its parts in unusual forms, if ``random`` is given."""
 
     def __init__(self, random: Random | None = None, odd: float = 0.0):
@@ -183,18 +186,19 @@ def _of_kind(random: Random, kind: int) -> Any:
     return {_BYTE: b"\7", _DOUBLE: bytes(8), _BINARY: b"xy", 13: bytes(16)}.get(kind, b"")
 
 
-def _changed(seed: bytes, tree: list[list[Any]]) -> bytes:
+def changed(seed: bytes, tree: list[list[Any]]) -> bytes:
     random = Random(seed)
     for _ in range(random.choice([0, 1, 1, 1, 2, 3])):
         _change(random, tree)
-    return _Writer(random, random.choice([0, 0, 0, 0.02, 0.1])).struct(tree)
+    return Writer(random, random.choice([0, 0, 0, 0.02, 0.1])).struct(tree)
 
 
 # --- footers -----------------------------------------------------------------------------------------------------
 
 
 @functools.cache
-def _honest() -> list[bytes]:
+def sound() -> list[bytes]:
+    """Sound files."""
     tables = [
         pa.table({"id": [1, 2, 3]}),
         pa.table({"s": ["x", "y", None], "b": [True, None, False], "l": [[1, 2], [], None]}),
@@ -210,76 +214,50 @@ def _honest() -> list[bytes]:
     return files
 
 
-def changed_footer(seed: bytes) -> bytes:
-    """The file of a seed."""
-    data = Random(seed + b"f").choice(_honest())
+@functools.cache
+def _metadata() -> list[Any]:
+    return [pq.ParquetFile(pa.BufferReader(data)).metadata for data in sound()]
+
+
+def changed_footer(seed: bytes, which: int) -> bytes:
+    """The footer of a sound file, with changes."""
+    data = sound()[which]
     length = int.from_bytes(data[-8:-4], "little")
-    footer = _changed(seed, Thrift(data[-8 - length : -8]).struct())
-    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + data[-4:]
+    return changed(seed, Thrift(data[-8 - length : -8]).struct())
 
 
 def footer(seed: bytes) -> Any:
-    """Read a file with a changed footer: what the check accepts is what pyarrow has."""
-    data = changed_footer(seed)
-    with data_errors("x.parquet"):
-        metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
-        odd = check_footer(metadata, lambda start, length: data[start : start + length], len(data))
-    theirs = _by_pyarrow(metadata, odd)
-    length = int.from_bytes(data[-8:-4], "little")
+    """Check a changed footer: patterns and loop take the same, and both refuse it by a ``ValueError`` alone."""
+    which = Random(seed + b"f").randrange(len(sound()))
+    footer = changed_footer(seed, which)
+    data = footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+    def check() -> Any:
+        return check_footer(_metadata()[which], lambda start, length: data[start : start + length], len(data))
+
+    with mock.patch.multiple(reader, _known_heads=(), _COMPILE_AFTER=0):
+        by_patterns = _refused_or(check)
+    with (
+        mock.patch.multiple(reader, _known_heads=(), end_of_schema_element=mock.Mock(return_value=None)),
+        mock.patch.object(ChunkPattern, "end", return_value=None),
+    ):
+        by_loop = _refused_or(check)
+    assert (by_patterns is None) == (by_loop is None), f"patterns: {by_patterns}, loop: {by_loop}"
+    assert by_patterns == by_loop
+    return by_patterns
+
+
+def _refused_or(read: Callable[[], Any]) -> Any:
     try:
-        ours = _by_us(data[-8 - length : -8])
+        return read()
     except ValueError:
-        return "a number of these stands there twice; only pyarrow's is used"
-    except IndexError:
-        ours = "nothing, since our reader goes beyond the end"
-    assert ours == theirs, f"{ours} is {theirs} by pyarrow"
-    return len(theirs)
-
-
-def _by_pyarrow(metadata: Any, odd: frozenset[int]) -> list[Any]:
-    """The numbers of the columns by pyarrow, which is asked for all else too."""
-    found: list[Any] = [metadata.num_rows]
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        found.append(group.num_rows)
-        for leaf in range(group.num_columns):
-            chunk = group.column(leaf)
-            if leaf not in odd:
-                str(chunk.to_dict())
-            places = (chunk.data_page_offset, chunk.dictionary_page_offset)
-            found.append([chunk.num_values, chunk.total_uncompressed_size, chunk.total_compressed_size, *places])
-    return found
-
-
-_NUMBERS = {5: I64, 6: I64, 7: I64, 9: I64, 11: I64}
-
-
-def _by_us(footer: bytes) -> list[Any]:
-    reader = CompactReader(footer, "the footer", deepest=60)
-    rows, groups = 0, list[Any]()
-    for top in reader.fields({3: I64, 4: LIST}):
-        if top == 3:
-            rows = reader.integer()
-            continue
-        for _ in range(reader.length(STRUCT)):
-            size, chunks = 0, list[Any]()
-            for part in reader.fields({1: LIST, 3: I64}):
-                if part == 3:
-                    size = reader.integer()
-                    continue
-                for _ in range(reader.length(STRUCT)):
-                    numbers = dict[int, int]()
-                    for _ in reader.fields({3: STRUCT}):
-                        numbers = {number: reader.integer() for number in reader.fields(_NUMBERS)}
-                    chunks.append([numbers.get(number) for number in _NUMBERS])
-            groups += [size, *chunks]
-    return [rows, *groups]
+        return None
 
 
 # --- page headers ------------------------------------------------------------------------------------------------
 
 
-def _pages(random: Random) -> tuple[int, list[tuple[list[list[Any]], bytes]], int]:
+def pages(random: Random) -> tuple[int, list[tuple[list[list[Any]], bytes]], int]:
     """The pages of a column, each as the tree of its header and its body; the column's type, and its values."""
     kind = random.choice([INT64, BYTE_ARRAY])
     value = (7).to_bytes(8, "little") if kind == INT64 else text(b"abc")
@@ -290,76 +268,43 @@ def _pages(random: Random) -> tuple[int, list[tuple[list[list[Any]], bytes]], in
         data = [(2, 7, 0, value, None), (0, 5, 8, places, 3), (0, 5, 8, places, 3)]
     if random.random() < 0.3:
         data.insert(1, (1, 6, 0, b"", None))  # a page of another kind, which is skipped
-    pages = []
+    found = []
     for page, inner, encoding, body, of_levels in data:
         head: dict[int, Any] = {1: Small(page), 2: Small(len(body)), 3: Small(len(body))}
         if page != 1:
             counts = {1: Small(count if page == 0 else 1), 2: Small(encoding)}
             head[inner] = counts if of_levels is None else counts | {3: Small(of_levels), 4: Small(of_levels)}
-        pages.append((Thrift(written(head)).struct(), body))
-    return kind, pages, 2 * count
+        found.append((Thrift(written(head)).struct(), body))
+    return kind, found, 2 * count
 
 
 def headers(seed: bytes) -> Any:
-    """Read pages of which one has a changed header: by our view of it, they are the same to pyarrow."""
-    kind, trees, values = _pages(Random(seed + b"h"))
+    """Read pages of which one has a changed header: pattern and loop find the same pages."""
+    _, trees, values = pages(Random(seed + b"h"))
     which = Random(seed + b"w").randrange(len(trees))
-    stored = [(_Writer().struct(head), body) for head, body in trees]
-    stored[which] = (_changed(seed, trees[which][0]), trees[which][1])
+    stored = [(Writer().struct(head), body) for head, body in trees]
+    stored[which] = (changed(seed, trees[which][0]), trees[which][1])
+    data = b"".join(head + body for head, body in stored)
 
-    def file(pages: list[tuple[bytes, bytes]]) -> bytes:
-        schema = column(kind, string=kind == BYTE_ARRAY)
-        parts = [head + body for head, body in pages]
-        return parquet_file(schema, parts, kind=kind, rows=values, values=values)
+    def read() -> Any:
+        return read_page_headers(lambda at, length: data[at : at + length], 0, values)
 
-    data = file(stored)
-    start = 4 + sum(len(head) + len(body) for head, body in stored[:which])
-    first = len(stored[which][0])
-    with data_errors("x.parquet"):
-        # As many values as the changed page has, so that no page after it is looked at.
-        found = read_page_headers(lambda at, length: data[at : at + length], 4, values)
-    here = next((page for page in found if page.place[0] >= start and page.place[0] == start + first), None)
-    if here is None:
-        return "another kind"
-    numbers = (here.size, here.place[1], here.values, here.encoding)
-    assert max(numbers) < 2**31, f"numbers of more than 32 bits, of which pyarrow keeps 32: {numbers}"
-    again = list(stored)
-    inner = {1: Small(here.values), 2: Small(here.encoding)}
-    number = 7 if here.is_dictionary else 5
-    try:
-        tail = {} if here.is_dictionary else _of_levels(data[start:])
-    except ValueError:
-        return "encodings of levels that are no number, or twice there"
-    head = {
-        1: Small(2 if here.is_dictionary else 0),
-        2: Small(here.size),
-        3: Small(here.place[1]),
-        number: inner | tail,
-    }
-    again[which] = (written(head), stored[which][1])
-    ours, theirs = _read(file(again)), _read(data)
-    assert ours == theirs or theirs is None, f"pyarrow reads {theirs}, of our view of the header {ours}"
-    return ours
-
-
-def _of_levels(header: bytes) -> dict[int, Any]:
-    """The encodings of levels, on which no bound depends."""
-    reader = CompactReader(header, "a page's header", deepest=8)
-    found = {}
-    for _ in reader.fields({5: STRUCT}):
-        found = {number: Small(reader.integer(32)) for number in reader.fields({3: I32, 4: I32})}
-    return found
-
-
-def _read(data: bytes) -> Any:
-    try:
-        return hash(str(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False).to_pylist()))
-    except (pa.ArrowException, OSError, ValueError, MemoryError):
+    with mock.patch.object(reader, "_COMPILE_AFTER", 0):
+        by_pattern = _refused_or(read)
+    with mock.patch.object(reader, "_usual_page", return_value=None):
+        by_loop = _refused_or(read)
+    assert by_pattern == by_loop
+    if by_loop is None:
         return None
+    for page in by_loop:
+        numbers = (page.size, page.place[1], page.values, page.encoding)
+        assert max(numbers) < 2**31, f"numbers of more than 32 bits: {numbers}"
+    return tuple((page.is_dictionary, page.encoding % 16) for page in by_loop)[:4]
 
 
-def _seeds() -> list[bytes]:
+def seeds() -> list[bytes]:
+    """The first inputs."""
     return [str(number).encode() for number in range(40)]
 
 
-TARGETS = (Target("footers", footer, "bytes", 40, _seeds), Target("page-headers", headers, "bytes", 40, _seeds))
+TARGETS = (Target("footers", footer, "bytes", 40, seeds), Target("page-headers", headers, "bytes", 40, seeds))

@@ -23,6 +23,8 @@ def main() -> None:
 
     name, folder, *options = sys.argv[1:]
     target = targets()[name]
+    if target.outside:
+        sys.exit(f"{name} goes on to another library, and its inputs are not kept: python -m fuzz.run {name}")
     places = Path(folder)
     places.mkdir(parents=True, exist_ok=True)
     seeds = target.inputs()

@@ -1,8 +1,8 @@
-"""Small Parquet files whose pages and footers state anything: the memory that reading takes is that of their bounds.
+"""Small Parquet files whose pages state other sizes than they have: reading them takes the memory of the bounds.
 
-An input is a seed: a file of one to eight columns is drawn from it, whose pages are decodable and unfold to megabytes,
-and then some of its numbers are replaced. The limits are lowered to a 1024th, so that a file beyond them takes
-megabytes and not gigabytes; Arrow's own count of its memory is compared with them.
+An input is a seed: a file of one to sixteen columns is drawn from it, whose pages are decodable and take some megabytes
+at most, and then some of its numbers are replaced by ones of the same size. The limits are lowered to a 4,096th;
+Arrow's own count of its memory is compared with them. The files run in children with limits, and are not kept.
 """
 
 from __future__ import annotations
@@ -14,21 +14,17 @@ from unittest import mock
 import pyarrow as pa
 
 from fuzz.targets import Target
-from refdelta.core.errors import DataFileError
+from fuzz.written import BYTE_ARRAY, FIXED, I32, INT32, INT64, MAGIC, column, levels, list_column, run, text, thrift
 from refdelta.engine.parquet import limits
 from refdelta.engine.parquet.files import data_errors
 from refdelta.engine.parquet.limits import BoundedParquetFile
-from security.bombs import BYTE_ARRAY, FIXED, I32, INT32, INT64, MAGIC, column, levels, list_column, run, text, thrift
 
-SMALLER = 1024
+SMALLER = 2**12
 MOST = limits.ROW_BYTES // SMALLER
 """The bytes of a batch with its pages and dictionaries."""
 
 TWICE = 3
 """Arrow may hold a batch and its parts more than once: while it grows, and while a page is decompressed."""
-
-CLAIMED = 2**31
-"""The bytes that a page may claim although it has fewer: Arrow asks for them, does not use them, and refuses it."""
 
 _CODECS = {
     0: None,
@@ -39,8 +35,8 @@ _CODECS = {
 }
 _WIDTHS = {INT32: 4, INT64: 8, FIXED: 100}
 _PLAIN, _DICTIONARY, _DELTA, _PREFIX, _SPLIT = 0, 8, 5, 7, 9
-_LONG = 2**21  # bytes of a page, or of a value, that is long here
-_ROWS = 2048
+_LONG = 2**17  # bytes of a page, or of a value, that is long here
+_ROWS = 64
 
 
 def make(seed: bytes) -> bytes:
@@ -59,9 +55,6 @@ def read(data: bytes) -> Any:
     try:
         with mock.patch.multiple(limits, **smaller, UNFOLDED=2), data_errors("x.parquet"):
             return _rows(content)
-    except DataFileError as error:
-        most += CLAIMED if "didn't decompress to expected size" in str(error) else 0
-        raise
     finally:
         peak = pool.max_memory()
         assert peak <= max(before, most), f"{peak:,} bytes for a file of {len(content):,}"
@@ -91,12 +84,11 @@ class _Draw:
         """A number of a header or footer, sometimes another one."""
         if not self.chance(self.lies):
             return value
-        choices = [0, 1, -1, value + 1, value - 1, value * 2, value // 2, 2**31 - 1, 2**31, 2**32, 2**63 - 1]
-        return self.random.choice([*choices, value + 2**31, value + 2**32, value - 2**32, value + 2**33, value << 20])
+        return self.random.choice([0, 1, -1, value + 1, value - 1, value * 2, value // 2])
 
     def file(self) -> bytes:
         random = self.random
-        rows = random.choice([1, 10, 1000, _ROWS])
+        rows = random.choice([1, 10, _ROWS])
         count = random.choice([1, 2, 4, 8, 16])
         shared = self.chance(0.5)
         schema, chunks = [], []
@@ -121,7 +113,7 @@ class _Draw:
         kind = random.choice([INT32, INT64, BYTE_ARRAY, BYTE_ARRAY, FIXED])
         self.codec = random.choice(list(_CODECS))
         self.repeated = self.chance(0.3)
-        values = rows if not self.repeated else random.choice([rows, 2**16])
+        values = rows if not self.repeated else random.choice([rows, 2**7])
         start, has_dictionary = len(self.body), self.chance(0.5)
         late = has_dictionary and self.chance(0.1)
         if has_dictionary and not late:
@@ -163,9 +155,9 @@ class _Draw:
     def dictionary(self, kind: int) -> None:
         entries = self.random.choice([1, 1, 100])
         if kind == BYTE_ARRAY:
-            body = text(b"x" * self.random.choice([1, 100, 2**14, 2**18, _LONG])) + text(b"y") * (entries - 1)
+            body = text(b"x" * self.random.choice([1, 100, 2**12, 2**14, _LONG])) + text(b"y") * (entries - 1)
         else:
-            entries = self.random.choice([entries, 2**18 // _WIDTHS[kind]])
+            entries = self.random.choice([entries, 2**16 // _WIDTHS[kind]])
             body = bytes(_WIDTHS[kind] * entries)
         self.page(2, 7, {1: entries, 2: 0}, body)
 
@@ -225,4 +217,4 @@ def _seeds() -> list[bytes]:
     return [str(number).encode() for number in range(8)]
 
 
-TARGETS = (Target("pages", read, "bytes", 4, _seeds),)
+TARGETS = (Target("pages", read, "bytes", 4, _seeds, outside=True),)

@@ -2,6 +2,8 @@
 
 Prints for each target how many inputs it had, how many outcomes were told apart, and how fast it went. What is found is
 kept in ``--findings`` as a file that ``python -m fuzz.run --replay FILE TARGET`` runs again; the exit code is 1 then.
+Targets that go on to another library's reader (``Target.outside``) keep no input: their findings are kinds of ends,
+with the number of each.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,13 @@ class Tally:
     inputs: int = 0
     outcomes: int = 0
     findings: list[Path] = field(default_factory=list)
+    ends: Counter[str] = field(default_factory=Counter)
+    """Of a target that goes on to another library: kinds of findings, with the number of each."""
+
+    @property
+    def found(self) -> int:
+        """The number of findings."""
+        return len(self.findings) + self.ends.total()
 
 
 def fuzz(counts: dict[str, int], seed: str, jobs: int, findings: Path, most: int = 20) -> dict[str, Tally]:
@@ -90,12 +99,18 @@ class _Run:
                     return
                 place, number, data = Current.read(Path(folder, "current"))
                 why = Path(folder, "why")
-                text = why.read_text() if child.returncode == FOUND else _end(child.returncode, child.stderr)
+                outside = target_of(work[place][0]).outside
+                stderr = "" if outside else child.stderr
+                text = why.read_text() if child.returncode == FOUND else _end(child.returncode, stderr)
             name, count = work[place]
             number = max(1, number + 1 - len(target_of(name).inputs()))
             self.tallies[name].inputs += min(number, count)
-            self._found(name, f"{name}-{seed}-{number}", data, text)
-            rest = [(name, count - number)] if number < count and len(self.tallies[name].findings) < self.most else []
+            if outside:
+                self.tallies[name].ends[text.strip()] += 1
+                print(f"FOUND by {name}: {text.strip()}", flush=True)
+            else:
+                self._found(name, f"{name}-{seed}-{number}", data, text)
+            rest = [(name, count - number)] if number < count and self.tallies[name].found < self.most else []
             work, seed = rest + work[place + 1 :], seed + "+"
 
     def _found(self, name: str, label: str, data: bytes, why: str) -> None:
@@ -153,7 +168,7 @@ def main() -> int:
     counts = dict.fromkeys(names, options.inputs) if options.each else shares(names, options.inputs)
     tallies = fuzz(counts, options.seed, options.jobs, options.findings)
     print(report(tallies), f"\nin {time.monotonic() - begun:,.0f} seconds, seed {options.seed}")
-    return 1 if any(tally.findings for tally in tallies.values()) else 0
+    return 1 if any(tally.found for tally in tallies.values()) else 0
 
 
 def shares(names: list[str], inputs: int) -> dict[str, int]:
@@ -164,12 +179,13 @@ def shares(names: list[str], inputs: int) -> dict[str, int]:
 
 def report(tallies: dict[str, Tally]) -> str:
     """A line a target."""
-    rows = [f"{'target':<14}{'inputs':>11}{'outcomes':>10}{'findings':>10}"]
-    rows += [f"{name:<14}{t.inputs:>11,}{t.outcomes:>10,}{len(t.findings):>10}" for name, t in tallies.items()]
+    rows = [f"{'target':<22}{'inputs':>11}{'outcomes':>10}{'findings':>10}"]
+    rows += [f"{name:<22}{t.inputs:>11,}{t.outcomes:>10,}{t.found:>10}" for name, t in tallies.items()]
+    rows += [f"{name}: {number} times {end}" for name, t in tallies.items() for end, number in t.ends.items()]
     everything = list(tallies.values())
-    found = sum(len(tally.findings) for tally in everything)
+    found = sum(tally.found for tally in everything)
     rows.append(
-        f"{'all':<14}{sum(t.inputs for t in everything):>11,}{sum(t.outcomes for t in everything):>10,}{found:>10}"
+        f"{'all':<22}{sum(t.inputs for t in everything):>11,}{sum(t.outcomes for t in everything):>10,}{found:>10}"
     )
     return "\n".join(rows)
 

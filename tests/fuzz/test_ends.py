@@ -15,7 +15,7 @@ from refdelta.engine.log import state
 from refdelta.errors import InvalidLogError
 from tiers import budget
 
-EVERY = max(1, len(ends.cases()) // budget(300))
+EVERY = max(1, len(ends.cases()) // budget(120))
 """Of so many cases one is tried."""
 
 

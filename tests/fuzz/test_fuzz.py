@@ -1,4 +1,7 @@
-"""A short run of every fuzz target, with its corpus; ``make fuzz`` is the long one."""
+"""A short run of every fuzz target of our own readers, with its corpus.
+
+``make fuzz`` is the long one, and also has the targets that go on to another library.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from refdelta.errors import InvalidLogError
 from tiers import budget
 
 SEED = "7"
-INPUTS = budget(12_000)
+INPUTS = budget(4_000, fewest=800)
 
 
 @pytest.mark.tier("test")
 def test_no_input_has_another_end_than_an_answer_or_an_error_of_ours(tmp_path):
-    counts = shares(list(targets()), INPUTS)
+    counts = shares([name for name, target in targets().items() if not target.outside], INPUTS)
     tallies = fuzz(counts, SEED, 1, tmp_path)
     print(report(tallies))
     assert [path.name for tally in tallies.values() for path in tally.findings] == []
@@ -43,12 +46,30 @@ def test_the_corpus_is_small_and_belongs_to_targets():
 
 
 @pytest.mark.sample(check=3)
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if not target.outside])
 def test_a_fault_is_found(name, tmp_path):
     tally = fuzz({name: 200}, SEED, 1, tmp_path, most=1)[name]
     (path,) = tally.findings
     assert b"!" in path.read_bytes()
     assert path.with_name(path.name + ".why").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("_wrong_answer_outside", "another end: AssertionError"), ("_crash_outside", "the process ended by SIGABRT")],
+)
+def test_a_fault_of_another_library_is_told_in_words(name, end, tmp_path, capsys):
+    tally = fuzz({name: 60}, SEED, 1, tmp_path, most=2)[name]
+    assert tally.ends == {end: 2}
+    assert tally.findings == []
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == f"FOUND by {name}: {end}\n" * 2
+    assert f"{name}: 2 times {end}" in report({name: tally})
+
+
+def test_targets_with_files_of_another_library_are_outside():
+    assert {name for name, target in targets().items() if target.kind == "parquet" and not target.outside} == set()
+    assert {"footers-compared", "page-headers-compared", "pages"} < {n for n, t in targets().items() if t.outside}
 
 
 def test_an_error_of_ours_is_an_answer():

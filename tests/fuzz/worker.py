@@ -3,7 +3,8 @@
 ``python -m fuzz.worker SEED FOLDER TARGET=COUNT ...`` is deterministic: first come the inputs of the corpus,
 then ``COUNT`` changed ones. Before an input is run it is in ``FOLDER/current``, so that the parent has it if this
 process is killed: by a fault of native code, or by the alarm that ends an input which takes more processor time than
-any should. A finding is left there too, with its traceback in ``FOLDER/why``.
+any should. A finding is left there too, with its traceback in ``FOLDER/why``. Of a target that goes on to another
+library, the number of the input alone is noted, and the kind of the error.
 """
 
 from __future__ import annotations
@@ -69,13 +70,14 @@ def main(seed: str, folder: Path, work: list[tuple[str, int]]) -> int:
         outcomes: set[object] = set()
         inputs = _Inputs(target, count, Random(f"{seed} {target.name}"))
         for number, data in enumerate(inputs):
-            current.set(place, number, data)
+            current.set(place, number, b"" if target.outside else data)
             signal.setitimer(signal.ITIMER_PROF, target.seconds)
             try:
                 outcome = judge(target, data)
             except Exception as error:
                 signal.setitimer(signal.ITIMER_PROF, 0)
-                (folder / "why").write_text(_why(error), errors="backslashreplace")
+                why = f"another end: {type(error).__name__}" if target.outside else _why(error)
+                (folder / "why").write_text(why, errors="backslashreplace")
                 return FOUND
             if outcome not in outcomes:
                 outcomes.add(outcome)

@@ -1,4 +1,4 @@
-"""Parquet files that say whatever they are told to, in a few hundred bytes: written by hand, page by page."""
+"""Small Parquet files that are written by hand, page by page: their headers and footers are given."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 MAGIC = b"PAR1"
 INT32, INT64, BYTE_ARRAY, FIXED = 1, 2, 6, 7
-PLAIN, RLE_DICTIONARY = 0, 8
-UNCOMPRESSED, SNAPPY, ZSTD = 0, 1, 6
 
 
 class I32(int):
@@ -57,18 +55,6 @@ def levels(*runs: bytes) -> bytes:
     return len(body).to_bytes(4, "little") + body
 
 
-def data_page(values: int, body: bytes, encoding: int = PLAIN, size: int | None = None) -> bytes:
-    """A page of data; ``size`` is what it says of its size, if that is not so."""
-    inner = {1: I32(values), 2: I32(encoding), 3: I32(3), 4: I32(3)}
-    return thrift({1: I32(0), 2: I32(size or len(body)), 3: I32(len(body)), 5: inner}) + body
-
-
-def dictionary_page(entries: int, body: bytes, size: int | None = None) -> bytes:
-    """A page with a dictionary."""
-    inner = {1: I32(entries), 2: I32(PLAIN)}
-    return thrift({1: I32(2), 2: I32(size or len(body)), 3: I32(len(body)), 7: inner}) + body
-
-
 def text(value: bytes) -> bytes:
     """A value of variable length as a page has it."""
     return len(value).to_bytes(4, "little") + value
@@ -93,39 +79,21 @@ def list_column(kind: int, name: str = "a", *, string: bool = False) -> list[dic
     ]
 
 
-def parquet_file(
-    schema: list[dict[int, Any]],
-    pages: list[bytes],
-    *,
-    kind: int,
-    rows: int,
-    values: int,
-    path: tuple[str, ...] = ("a",),
-    codec: int = UNCOMPRESSED,
-    unfolded: int | None = None,
-    has_dictionary: bool = False,
-    total_rows: int | None = None,
-    times: int = 1,
-) -> bytes:
-    """A file of one row group with one column, or with several that have the same pages: a, a1, a2 and so on."""
+def parquet_file(schema: list[dict[int, Any]], pages: list[bytes], *, kind: int, values: int) -> bytes:
+    """A file of one row group with one flat column, called a, whose pages are not compressed."""
     start = len(MAGIC)
     body = b"".join(pages)
     meta: dict[int, Any] = {
         1: I32(kind),
         2: [I32(0), I32(3), I32(8)],
-        3: [name.encode() for name in path],
-        4: I32(codec),
+        3: [b"a"],
+        4: I32(0),
         5: values,
-        6: len(body) if unfolded is None else unfolded,
+        6: len(body),
         7: len(body),
-        9: start + (len(pages[0]) if has_dictionary else 0),
+        9: start,
     }
-    if has_dictionary:
-        meta[11] = start
-    names = [path[0].encode() + (str(number).encode() if number else b"") for number in range(times)]
-    columns = [{2: start, 3: meta | {3: [name, *meta[3][1:]]}} for name in names]
-    schema = [leaf for name in names for leaf in ({**schema[0], 4: name}, *schema[1:])]
-    group = {1: columns, 2: len(body), 3: rows}
-    top = {4: b"schema", 5: I32(times)}
-    footer = thrift({1: I32(1), 2: [top, *schema], 3: rows if total_rows is None else total_rows, 4: [group]})
+    group = {1: [{2: start, 3: meta}], 2: len(body), 3: values}
+    top = {4: b"schema", 5: I32(1)}
+    footer = thrift({1: I32(1), 2: [top, *schema], 3: values, 4: [group]})
     return MAGIC + body + footer + len(footer).to_bytes(4, "little") + MAGIC
