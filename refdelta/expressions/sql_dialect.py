@@ -434,7 +434,7 @@ class SqlText:
 
     def _check_types(self) -> None:
         """Refuse names of types that are nested with brackets more than :data:`MOST_TYPES` deep. The check comes before
-        the parser, whose time is not bounded by the length of such a text.
+        the parser, whose time is not bounded by the length of such an expression.
         """
         if sum(map(self.sql.count, "([")) <= MOST_TYPES:
             return

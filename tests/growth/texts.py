@@ -1,4 +1,5 @@
-"""Shapes of SQL texts that can be made of any size: nests, chains and lists over all operators, functions and types.
+"""Shapes of SQL texts that can be made of any size: chains and lists over all operators, functions and types, and many
+small nests beside each other. A text of any size is one that every reader of SQL can read: its depth is bounded.
 
 Which function takes what is found by asking the reader of SQL, so that a further function is in the search at once.
 """
@@ -6,7 +7,6 @@ Which function takes what is found by asking the reader of SQL, so that a furthe
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,6 +54,9 @@ FORMS = [
     "SUBSTRING({}, 1, 3)", "n[{}]", "{}[0]", "{}.n", "INTERVAL {} DAY", "ARRAY({})", "MAP({}, 1)", "STRUCT({})",
     "NAMED_STRUCT('a', {})", "{} :: bigint", "DATE {}", "TIMESTAMP {}", "x -> {}", "{}, 1", "`{}`", "/* {} */ n",
 ]  # fmt: skip
+
+LEVELS, TERMS, WORDS = 4, 20, 12
+"""The most levels of a nest, terms of a chain of operators, and words without a bracket around them."""
 
 Shape = Callable[[int], str]
 """Makes a text of about so many characters."""
@@ -108,15 +111,18 @@ def shape(dice: Random) -> tuple[str, Shape]:
     match kind:
         case "nest":
             parts = _fitting(dice, dice.randint(1, 3))
-            return f"nest of {parts}", lambda size: _nested(parts, size)
+            return f"nests of {parts}", lambda size: _beside(_nested(parts), size)
         case "nest of any":
             some = [
                 dice.choice([*FORMS, *CONDITIONS, *(one.text for one in dice.sample(wraps(), 5))]) for _ in range(2)
             ]
-            return f"nest of {some}", lambda size: _nested(some, size)
+            return f"nests of {some}", lambda size: _beside(_nested(some), size)
         case "chain":
-            op, item = dice.choice(["AND", "OR", *OPERATORS, ","]), _item(dice)
-            return f"chain of {op!r} over {item}", lambda size: _chained(op, item, size)
+            op, item = dice.choice(["AND", "OR", *OPERATORS]), _item(dice)
+            if op in ("AND", "OR"):
+                return f"chain of {op!r} over {item}", lambda size: _joined(f" {op} ", item, size)
+            terms = f" {op} ".join([item.replace("{}", "7")] * TERMS)
+            return f"chains of {op!r} over {item}", lambda size: _beside(terms, size)
         case "clauses":
             width, item = dice.choice([2, 3, 10]), _item(dice)
             outer, inner = dice.choice([("AND", "OR"), ("OR", "AND")])
@@ -128,10 +134,11 @@ def shape(dice: Random) -> tuple[str, Shape]:
         case "long":
             form = dice.choice(["s = '{}'", "n = {}", "s LIKE '{}'", "n = 1e{}", "{} = 1", "`{}` = 1", "y = X'{}'",
                                 "date_format(t, '{}') = s", "n = CAST(x AS decimal({}))", "s = r'{}'"])  # fmt: skip
-            piece = dice.choice(["9", "a", "%", "_", "%a", "\\\\", "''", "ab ", "é", "a.", "/*", "--", "\n", "(", "["])
+            some = ["9", "a", "%", "_", "%a", "\\\\", "''", "ab ", "é", "a.", "--", "\n"]
+            piece = dice.choice([*some, "/*", "(", "["] if "'{}'" in form else some)
             return f"{form} of {piece!r}", lambda size: form.replace("{}", piece * (size // len(piece)))
-    words = dice.choices(_words(), k=dice.randint(1, 5))
-    return f"words {words}", lambda size: " ".join(words * max(1, size // (len(" ".join(words)) + 1)))
+    words = dice.choices(_words(), k=dice.randint(1, WORDS))
+    return f"words {words}", lambda size: " ".join(words)
 
 
 @functools.cache
@@ -163,15 +170,12 @@ def _item(dice: Random) -> str:
     return dice.choice([found, f"({found})", f"({found}) AND ({dice.choice(some)})", f"NOT ({found})"])
 
 
-def _nested(parts: list[str], size: int) -> str:
-    head, tail, length = list[str](), list[str](), 0
-    for number in itertools.count():
+def _nested(parts: list[str]) -> str:
+    head, tail = list[str](), list[str]()
+    for number in range(LEVELS):
         before, _, after = parts[number % len(parts)].partition("{}")
         head.append(before)
         tail.append(after)
-        length += len(before) + len(after)
-        if length >= size:
-            break
     core = next((item.name for item in COLUMNS if _type(parts[0].replace("{}", item.name))), "n")
     return "".join(reversed(head)) + core + "".join(tail)
 
@@ -181,8 +185,9 @@ def _joined(op: str, item: str, size: int) -> str:
     return op.join(item.replace("{}", str(number)) for number in range(many))
 
 
-def _chained(op: str, item: str, size: int) -> str:
-    return _joined(f" {op} ", item, size)
+def _beside(text: str, size: int) -> str:
+    """The same text many times, each in brackets."""
+    return _joined(" AND ", f"({text}) IS NULL", size)
 
 
 def _clauses(outer: str, inner: str, width: int, item: str, size: int) -> str:

@@ -15,15 +15,13 @@ import pyarrow as pa
 import pytest
 
 from fuzz import extremes
-from handmade import Handmade, add, field, metadata, struct
+from handmade import Handmade, add, field, metadata, parquet, struct
 from refdelta import errors, write_deltalake
 from refdelta.spark import typed_errors
 from refdelta_storage import LocalStore
-from security.bombs import BYTE_ARRAY, INT64, dictionary_page, text
-from security.test_parquet import LONG_LIST, SEVEN, flat, long_text, one_list
 
 pytestmark = pytest.mark.spark
-LONG, TEXT = struct(field("a", "long")), struct(field("a", "string"))
+LONG = struct(field("a", "long"))
 
 
 def data_file(content: bytes, schema: dict[str, Any], rows: int) -> Callable[[Path], None]:
@@ -58,7 +56,7 @@ def schema_text(text: str) -> Callable[[Path], None]:
 def long_partition_value(path: Path) -> None:
     write_deltalake(path, pa.table({"a": range(1_000), "p": ["v"] * 1_000}), partition_by=["p"])
     log = path / "_delta_log" / f"{0:020d}.json"
-    log.write_text(log.read_text().replace('"p":"v"', f'"p":"{"v" * 500_000}"'))
+    log.write_text(log.read_text().replace('"p":"v"', f'"p":"{"v" * 5_000}"'))
 
 
 def extreme(place: str, value: Any) -> Callable[[Path], None]:
@@ -73,32 +71,23 @@ def extreme(place: str, value: Any) -> Callable[[Path], None]:
 
 
 TWICE = json.dumps(struct(field("a", "long"), field("A", "long")))
-DEEP = "[" * 100_000
+CUT_OFF = "[[[["
+ROWS = pa.table({"a": [1, 2, 3]})
 TABLES: dict[str, tuple[Callable[[Path], None], type[errors.DeltaError] | int, str]] = {
-    "a path out of the folder": (path_in_log("../../etc/passwd"), errors.UnsafePathError, "passwd"),
-    "a path to another place": (path_in_log("file:///etc/passwd"), errors.UnsafePathError, "passwd"),
-    "a dictionary of two gigabytes": (
-        data_file(flat(BYTE_ARRAY, dictionary_page(1, text(b"x"), 2**31 - 1), 10), TEXT, 10),
-        errors.DataFileError,
-        "f.parquet",
-    ),
+    "a path out of the folder": (path_in_log("../../elsewhere/f"), errors.UnsafePathError, "elsewhere"),
+    "a path to another place": (path_in_log("file:///elsewhere/f"), errors.UnsafePathError, "elsewhere"),
     "a file that is none": (data_file(b"PAR1" * 9, LONG, 1), errors.DataFileError, "f.parquet"),
-    "a footer with 2**40 rows": (data_file(flat(INT64, SEVEN, 3, total_rows=2**40), LONG, 3), 3, ""),
-    "a list of two billion": (
-        data_file(one_list(INT64, SEVEN, 2**31 - 1), struct(field("a", LONG_LIST)), 1),
-        errors.DataFileError,
-        "f.parquet",
-    ),
+    "a file that is cut off": (data_file(parquet(ROWS)[:-9], LONG, 3), errors.DataFileError, "f.parquet"),
     "a long partition value": (long_partition_value, 1_000, ""),
-    "a schema that nests": (schema_text(DEEP), errors.InvalidLogError, "schema"),
+    "a schema that is cut off": (schema_text(CUT_OFF), errors.InvalidLogError, "schema"),
     "a schema with a name twice": (schema_text(TWICE), errors.InvalidLogError, "'a' and 'A' have the same name"),
-    "a domain that nests": (extreme("domain clustering", DEEP), 3, ""),
-    "an endless retention": (
+    "a domain that is cut off": (extreme("domain clustering", CUT_OFF), 3, ""),
+    "a long retention": (
         extreme("property delta.deletedFileRetentionDuration", "interval 999999999999 weeks"),
         3,
         "",
     ),
-    "a log that nests": (extreme("unknown action", "[" * 5_000 + "]" * 5_000), errors.InvalidLogError, "nest"),
+    "a log that is cut off": (extreme("unknown action", CUT_OFF), errors.InvalidLogError, "JSON"),
     "days of the year 5,881,580": (extreme("days", 2**31 - 1), 3, ""),
     "times of the year 294,247": (extreme("micros", 2**63 - 1), 3, ""),
 }
@@ -119,13 +108,6 @@ def test_a_hostile_table_is_rows_or_one_error_of_the_engine(session: Any, tmp_pa
     else:
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 2_000
-
-
-def test_a_page_that_stands_for_millions_of_long_texts_does_not_fill_a_worker(session: Any, tmp_path: Path) -> None:
-    """40 MB of text in each of many rows, in a file of a few kB: they come batch by batch, or are refused."""
-    data_file(long_text(200), TEXT, 200)(tmp_path)
-    frame = session.read.format("refdelta").load(str(tmp_path))
-    assert frame.selectExpr("length(a) AS n").limit(3).collect()[0].n == 40 * 2**20
 
 
 def test_the_session_still_reads_afterwards(session: Any, tmp_path: Path) -> None:
