@@ -159,7 +159,7 @@ class _Connection:
 
 
 class Impatient(H11Protocol):
-    """Closes a connection whose headers do not come in time; uvicorn waits for them for ever."""
+    """Closes a connection whose headers do not come in time."""
 
     listener: ClassVar[Listener | None] = None
     _deadline: asyncio.TimerHandle | None = None

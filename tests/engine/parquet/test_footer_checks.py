@@ -238,9 +238,10 @@ def test_a_count_beyond_the_end_is_refused_before_it_is_used(data, monkeypatch):
 
 
 def test_a_struct_nests_as_deeply_as_is_allowed():
-    assert skipped(b"\x1c\x1c\x19\x1c\0\0\0\0", 5) == 8
-    with pytest.raises(ValueError, match="nests too deeply"):
-        skipped(b"\x1c\x1c\x19\x1c\0\0\0\0", 4)
+    for five in (b"\x1c\x1c\x1c\x1c\0\0\0\0\0", b"\x1c\x19\x19\x19\x13\1\0\0"):
+        assert skipped(five, 5) == len(five)
+        with pytest.raises(ValueError, match="nests too deeply"):
+            skipped(five, 4)
 
 
 def test_fields_have_numbers_of_16_bits():
