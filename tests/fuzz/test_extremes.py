@@ -22,6 +22,7 @@ DEEP = '{"expression":{"deepest":1}}'
 """The text at which the stack of the stub of a parser ends."""
 
 
+@pytest.mark.tier("test")
 def test_no_extreme_value_ends_in_a_raw_error():
     most = budget(450, fewest=30)
     chosen = Random(SEED).sample(cases(), min(most // 3, len(cases())))
