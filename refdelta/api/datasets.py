@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
+from refdelta.arrow.scanner import reader_of
 from refdelta.arrow.schema import large_schema
 from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
@@ -70,9 +71,8 @@ def dataset_over(
         for name, value in file.partition_values.items():
             condition = condition & (ds.field(name) == value if value.is_valid else ds.field(name).is_null())
         fragments.append(read_format.make_fragment(path if local else file.key, place, partition_expression=condition))
-    return ds.FileSystemDataset(
-        fragments, _schema(scan.schema, schema, as_large_types, read_format), read_format, place
-    )
+    kind = PythonFilesDataset if _in_python(place) else ds.FileSystemDataset
+    return kind(fragments, _schema(scan.schema, schema, as_large_types, read_format), read_format, place)
 
 
 def _schema(own: pa.Schema, given: pa.Schema | None, large: bool, read_format: ds.ParquetFileFormat) -> pa.Schema:
@@ -94,6 +94,59 @@ def _file_system(store: Store, given: Any) -> pa_fs.FileSystem:
         root, path = pa_fs.FileSystem.from_uri(given)
         return pa_fs.SubTreeFileSystem(path, root)
     return given if isinstance(given, pa_fs.FileSystem) else pa_fs.PyFileSystem(pa_fs.FSSpecHandler(given))
+
+
+def _in_python(place: pa_fs.FileSystem) -> bool:
+    """True if a file system reads by Python code."""
+    while isinstance(place, pa_fs.SubTreeFileSystem):
+        place = place.base_fs
+    return isinstance(place, pa_fs.PyFileSystem)
+
+
+class PythonFilesDataset(ds.FileSystemDataset):  # type: ignore[misc]
+    """A dataset over files that Python code reads, whose scanners make readers without a deadlock.
+
+    DuckDB, and others, read a dataset by ``scanner(...).to_reader()``; :mod:`refdelta.arrow.scanner` has the reason.
+    """
+
+    def scanner(self, *arguments: Any, **options: Any) -> Any:
+        """A scan of the dataset, with the arguments of :meth:`pyarrow.dataset.Dataset.scanner`.
+
+        Returns:
+            A :class:`PythonFilesScanner`. For ``use_threads`` alone, a scanner of pyarrow: ``write_dataset`` asks for
+            it so, takes nothing else, and does not make a reader.
+        """
+        found = super().scanner(*arguments, **options)
+        return found if not arguments and options.keys() == {"use_threads"} else PythonFilesScanner(found)
+
+    def replace_schema(self, schema: pa.Schema) -> PythonFilesDataset:
+        """A copy with another schema. Errors as for :meth:`pyarrow.dataset.Dataset.replace_schema`."""
+        replaced = super().replace_schema(schema)
+        # pyarrow has no other access to the filter of a dataset, with which it shows no fragments.
+        options, replaced._scan_options = replaced._scan_options, {}  # noqa: SLF001
+        made = PythonFilesDataset(*replaced.__reduce__()[1])
+        made._scan_options = options
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PythonFilesDataset, super().__reduce__()[1]
+
+
+class PythonFilesScanner:
+    """A scanner of pyarrow, with its methods and properties, but for ``to_reader``. It is an Arrow stream, too."""
+
+    def __init__(self, scanner: ds.Scanner):
+        self._scanner = scanner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_scanner"), name)  # an error, and no endless call, in a copy
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a reader."""
+        return reader_of(self._scanner)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
 class _StoreFiles(pa_fs.FileSystemHandler):  # type: ignore[misc]

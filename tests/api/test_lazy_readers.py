@@ -1,13 +1,15 @@
 """Lazy readers give the rows of ``to_pyarrow_table``, and never a deleted one.
 
-Tests of api.datasets, api.polars_conditions, api.table_scan.
+Tests of api.datasets, api.polars_conditions, api.table_scan, arrow.scanner.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import shutil
 import sys
+import uuid
 from pathlib import Path
 
 import duckdb
@@ -29,6 +31,7 @@ from refdelta.engine.scan.foreign import same_content
 from refdelta.expressions.sql import parse_predicate
 from refdelta.table.types import DATE, LONG, STRING, TIMESTAMP, StructField, StructType
 from refdelta.transaction import background
+from refdelta_storage.memory import MemoryStore
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -169,6 +172,109 @@ def test_other_stores(tmp_path):
     assert table.to_pyarrow_dataset().to_table(filter=pc.field("p").is_null()).num_rows == 100
     with duckdb.connect() as connection:
         assert table.to_duckdb(connection).filter("id >= 190 AND p IS NULL").count("*").fetchall() == [(10,)]
+
+
+# --- files that Python code reads --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored():
+    """A table in memory, of three files: 100 rows from 0, 100 and 200, each in a partition of that name."""
+    uri = f"memory://{uuid.uuid4()}"
+    for start in (0, 100, 200):
+        rows = pa.table({"id": range(start, start + 100), "p": [str(start)] * 100})
+        write_deltalake(uri, rows, mode="append", partition_by=["p"])
+    background.settle()
+    return DeltaTable(uri)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The keys of the files that were opened in memory."""
+    keys, open_input = [], MemoryStore.open_input
+
+    def opens(self, key, size=None):
+        keys.append(key)
+        return open_input(self, key, size)
+
+    monkeypatch.setattr(MemoryStore, "open_input", opens)
+    return keys
+
+
+def through_fsspec(table):
+    files = fsspec.filesystem("memory", skip_instance_cache=True)
+    for info in table.store.list():
+        files.pipe(f"/copy/{info.key}", table.store.get(info.key))
+    return table.to_pyarrow_dataset(filesystem=fsspec.filesystem("dir", path="/copy", fs=files))
+
+
+DATASETS = {
+    "own": lambda table: table.to_pyarrow_dataset(),
+    "filtered": lambda table: table.to_pyarrow_dataset().filter(pc.field("id") >= 0),
+    "with another schema": lambda table: table.to_pyarrow_dataset().replace_schema(pa.schema([("id", pa.int64())])),
+    "filtered, with another schema": lambda table: (
+        table.to_pyarrow_dataset().filter(pc.field("id") >= 0).replace_schema(pa.schema([("id", pa.int64())]))
+    ),
+    "pickled": lambda table: pickle.loads(pickle.dumps(table.to_pyarrow_dataset())),
+    "through fsspec": through_fsspec,
+}
+
+
+@pytest.mark.parametrize("made", DATASETS)
+def test_a_reader_of_a_dataset_starts_its_scan_with_the_first_batch(stored, opened, made, monkeypatch):
+    """And so without the interpreter's lock, which Arrow's threads need to open files by Python code: pyarrow's own
+    ``to_reader`` opens files while it holds the lock, and can wait for these threads without an end.
+    """
+    dataset = DATASETS[made](stored)
+    asked = opened
+    if made == "through fsspec":
+        asked, open_file = [], pyarrow.fs.FSSpecHandler.open_input_file
+        monkeypatch.setattr(
+            pyarrow.fs.FSSpecHandler, "open_input_file", lambda *of: asked.append(of[1]) or open_file(*of)
+        )
+    asked.clear()
+    # DuckDB asks the class for its scanners.
+    for scanner in (dataset.scanner(["id"]), type(dataset).scanner(dataset, columns=["id"], filter=pc.field("id") > 9)):
+        for reader in (scanner.to_reader(), pa.RecordBatchReader.from_stream(scanner)):
+            assert reader.schema.names == ["id"]
+            assert not asked
+    assert scanner.to_reader().read_all()["id"].to_pylist() == list(range(10, 300))
+    assert len(asked) == 3
+
+
+def test_a_scanner_of_a_dataset_has_the_methods_of_pyarrow(stored):
+    dataset = stored.to_pyarrow_dataset()
+    scanner = dataset.scanner(columns=["id"], filter=pc.field("id") >= 150)
+    assert scanner.projected_schema == pa.schema([("id", pa.int64())])
+    assert scanner.dataset_schema == dataset.schema
+    ids = list(range(150, 300))
+    assert pa.table(scanner)["id"].to_pylist() == scanner.to_table()["id"].to_pylist() == ids
+    assert [n for batch in scanner.to_batches() for n in batch["id"].to_pylist()] == ids
+    assert scanner.count_rows() == dataset.filter(pc.field("id") >= 150).count_rows() == 150
+    assert scanner.head(2)["id"].to_pylist() == scanner.take([0, 1])["id"].to_pylist() == [150, 151]
+
+
+def test_pyarrow_writes_the_rows_of_a_dataset_and_of_its_scanner(stored, tmp_path):
+    dataset = stored.to_pyarrow_dataset()
+    for name, rows in (("whole", dataset), ("part", dataset.scanner(filter=pc.field("id") < 120))):
+        pyarrow.dataset.write_dataset(rows, tmp_path / name, format="parquet")
+    assert pyarrow.dataset.dataset(tmp_path / "whole").to_table().sort_by("id") == stored.to_pyarrow_table().sort_by(
+        "id"
+    )
+    assert pyarrow.dataset.dataset(tmp_path / "part").to_table()["id"].to_pylist() == list(range(120))
+
+
+def test_duckdb_pushes_columns_and_conditions_into_a_dataset(stored, opened):
+    with duckdb.connect() as connection:
+        relation = stored.to_duckdb(connection)
+        dataset = stored.to_pyarrow_dataset()  # noqa: F841 - DuckDB finds it by its name
+        opened.clear()
+        assert relation.filter("p = '100' AND id < 105").project("id").order("id").fetchall() == [
+            (100 + n,) for n in range(5)
+        ]
+        assert len(opened) == 1
+        assert connection.sql("SELECT max(id) FROM dataset WHERE p = '0'").fetchall() == [(99,)]
+        assert len(opened) == 2
 
 
 def test_the_arguments_of_a_dataset(tmp_path):

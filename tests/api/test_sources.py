@@ -53,6 +53,28 @@ TAKEN = {
 }
 
 
+def test_a_scanner_is_read_without_the_deadlock_of_its_own_reader():
+    """``Scanner.to_reader`` holds the interpreter's lock while Arrow's threads may need it to read files."""
+
+    class OtherScanner:
+        projected_schema = ROWS.schema
+
+        def to_batches(self):
+            return iter(ROWS.to_batches())
+
+        def to_reader(self):
+            raise AssertionError("the scan was started with the interpreter's lock")
+
+    class OtherDataset:
+        def scanner(self):
+            return OtherScanner()
+
+    uri = fresh()
+    for data in (OtherScanner(), OtherDataset(), [OtherScanner()]):
+        write_deltalake(uri, data, mode="append")
+    assert sorted(DeltaTable(uri).to_pyarrow_table()["id"].to_pylist()) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
 def appended(uri, data):
     write_deltalake(uri, data, mode="append")
 

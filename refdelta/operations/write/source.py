@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from refdelta.arrow.conversion import conversion
+from refdelta.arrow.scanner import reader_of
 from refdelta.core.log.paths import SAME_STORE
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
@@ -228,9 +229,9 @@ def _of_one(data: Any, tables: TablesRead) -> pa.RecordBatchReader | None:
         problem = f"the {type(data).__name__} cannot be read as an Arrow table: {error}"
         raise InvalidArgumentError(problem + _hint(data, "; ")) from error
     if hasattr(data, "scanner"):  # a dataset, or a fragment of one
-        return data.scanner().to_reader()
-    if hasattr(data, "projected_schema") and hasattr(data, "to_reader"):  # a scanner
-        return data.to_reader()
+        return reader_of(data.scanner())
+    if hasattr(data, "projected_schema") and hasattr(data, "to_batches"):  # a scanner
+        return reader_of(data)
     return None
 
 
