@@ -35,7 +35,7 @@ from refdelta.errors import (
 from refdelta.transaction import driver, served
 from refdelta.transaction.driver import NO_CHECKS, HandedOnError, RetryPolicy, RowChecks, run_loop
 from refdelta.transaction.events import watching
-from refdelta.transaction.leader import MOST_MEMBERS, Leader, LeaderCommitter, LeaderShell, StaleError
+from refdelta.transaction.leader import MOST_MEMBERS, Leader, LeaderCommitter, LeaderShell, Listing, StaleError
 from refdelta.transaction.traffic import Traffic, name_of_writer, traffic_of
 from refdelta_storage import StorageError
 
@@ -64,6 +64,8 @@ _MOST_AHEAD = 8
 """The number of versions that are asked for at once, after the put of an intent."""
 _PASSED_OVER = 4
 """The number of versions of leaders that have had room for a transaction, and not taken it, after which it leads."""
+_FRESH_SECONDS = intents.FRESH_MS / 1000
+"""The time for which others may take an intent. Its writer waits no longer for them."""
 
 
 def commit(
@@ -239,7 +241,7 @@ class _Writer:
         self.began, self.seen_at = self.clock(), seen_at
         self.shells: list[LeaderShell] = []
         self.in_doubt = self.passed = False
-        self.put_seconds = 0.0
+        self.put_at = self.put_seconds = 0.0
 
     # --- the writer ---
 
@@ -275,7 +277,7 @@ class _Writer:
                 self.store.put_if_absent(self.key, body)
         except StorageError:
             return None  # nothing was created
-        self.put_seconds = max(0.008, self.clock() - began)
+        self.put_at, self.put_seconds = began, max(0.008, self.clock() - began)
         try:
             return self._wait()
         except _Passed:
@@ -333,7 +335,7 @@ class _Writer:
                 if ended is None and led:
                     # A leader is there, and may not have seen the intent yet.
                     passed_over += sum(len(self.chain.named[version].members) < MOST_MEMBERS for version in led)
-                    late = passed_over >= _PASSED_OVER
+                    late = passed_over >= _PASSED_OVER or self.clock() - self.put_at > _FRESH_SECONDS
                     patience = self.clock() + (0.0 if late else self._patience(losses))
                 if ended is None and self.clock() >= patience:
                     ended = self._lead()
@@ -368,7 +370,8 @@ class _Writer:
         return max(0.002, self.traffic.lead_seconds or first)
 
     def _patience(self, losses: int) -> float:
-        return float(self.uniform(1.5, 3.0) * self._lead_seconds * min(8, 2**losses))
+        """The time to wait for a leader, in seconds. One of a machine that stalls may have worked for a minute."""
+        return float(self.uniform(0.5, 1.0) * min(_FRESH_SECONDS, 3 * self._lead_seconds * min(8, 2**losses)))
 
     def _read_on(self, most: int = 2**20, *, ahead: int = 1) -> int:
         """Read the versions that came since, the first ones side by side. Returns how many there were."""
@@ -475,11 +478,12 @@ class _Writer:
     def _lead(self) -> CommitOutcome | None:
         """Put a version with what is there. None where another leader was faster."""
         listing = self.leader.look()
-        own = Listed(self.head, self._member(), files_ms=self._files_ms())
         others = self.leader.others(listing)
-        shell = self.leader.lead(own, listing, others, self.checks, watch=self.watch)
-        self.shells.append(shell)
-        self.newest = max(self.newest, self._contiguous())
+        own, shell = self._lead_with(listing, others)
+        if isinstance(shell.error, StaleError):
+            # The age of the others is not known any more, and on a machine this slow may never be in time.
+            listing, others = msgspec.structs.replace(listing, at=self.clock(), found={}), []
+            own, shell = self._lead_with(listing, others)
         match shell.error:
             case None:
                 pass
@@ -505,6 +509,14 @@ class _Writer:
         if isinstance(found, Exception):
             return self._withdraw(found)
         return None
+
+    def _lead_with(self, listing: Listing, others: Sequence[Listed]) -> tuple[Listed, LeaderShell]:
+        """Put a version with some of the intents of a listing. Returns the own transaction, and the shell."""
+        own = Listed(self.head, self._member(), files_ms=self._files_ms())
+        shell = self.leader.lead(own, listing, others, self.checks, watch=self.watch)
+        self.shells.append(shell)
+        self.newest = max(self.newest, self._contiguous())
+        return own, shell
 
     def _shell(self) -> LeaderShell:
         return LeaderShell(self.leader, None, set(), self.checks, None)

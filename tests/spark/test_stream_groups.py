@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from refdelta import DeltaTable, errors, settle, write_deltalake
+from refdelta.core.commit import intents
 from refdelta.spark import typed_errors, write
 from refdelta.transaction.options import CommitProperties
 from spark.files import committed, data_files, rows_of
@@ -35,12 +36,16 @@ def entries(uri: Path) -> list[dict[str, Any]]:
     return [one for entry in versions for one in entry.get("members", [entry])]
 
 
-def test_batches_of_two_streams_share_a_version_and_a_stream_reads_each_row_once(stream: Stream) -> None:
+def test_batches_of_two_streams_share_a_version_and_a_stream_reads_each_row_once(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other stream has put its batch beside the log, and was killed."""
+    monkeypatch.setattr(intents, "FRESH_MS", 86_400_000)  # the machine may stall
+    monkeypatch.setattr(intents, "LISTING_SECONDS", 86_400.0)
     uri, group = str(stream.uri), {"group": "ALWAYS"}
     rows = pa.table({"id": [8], "kind": ["other"]})
     batch, mine = write_one(writer(stream, **group)), writer(stream, txnAppId="me", **group)
-    lay(uri, lambda txn: txn.append(rows), app_id="other", app_version=4)  # no leader takes it after ten seconds
+    lay(uri, lambda txn: txn.append(rows), app_id="other", app_version=4)
     mine.commit([batch], 0)
     (shared,) = [entry for entry in DeltaTable(uri).history() if "members" in entry]
     assert (shared["version"], len(shared["members"])) == (1, 2)

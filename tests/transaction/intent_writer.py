@@ -2,7 +2,7 @@
 
 ``python intent_writer.py URI NUMBER COUNT DIE`` appends rows ``NUMBER * 1000 + k`` and prints each that was
 acknowledged. At its call number ``DIE`` of the store that writes, it dies before the call, or after it where the number
-is negative.
+is negative. ``INTENT_FRESH_MS`` in the environment is the age at which it takes no intent of others any more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import pyarrow as pa
 
 from refdelta import CommitProperties, DeltaTable, write_deltalake
+from refdelta.core.commit import intents
 
 ALWAYS = CommitProperties(group="always")
 CHANGES = ("put_if_absent", "delete", "list", "get")
@@ -46,6 +47,7 @@ def die_at(number: int, store: type) -> None:
 def main() -> None:
     uri, first, count, die = sys.argv[1], *map(int, sys.argv[2:])
     options = json.loads(os.environ.get("INTENT_OPTIONS", "{}"))
+    intents.FRESH_MS = int(os.environ.get("INTENT_FRESH_MS", intents.FRESH_MS))
     die_at(die, type(DeltaTable(uri, storage_options=options).store))
     for k in range(count):
         rows = pa.table({"id": [first * 1000 + k]})

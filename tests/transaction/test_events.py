@@ -4,6 +4,7 @@ Tests of api.telemetry.
 """
 
 import logging
+import os
 import subprocess
 import sys
 
@@ -166,6 +167,7 @@ def append_by_intent(uri, *rows):
     return write_deltalake(uri, pa.table({"id": rows}), mode="append", commit_properties=ALWAYS)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_transaction_that_leads_has_one_event(table, seen):
     lay(table.table_uri.removeprefix("file://"), append_nine)
     result = append_by_intent(table.table_uri, 1000)
@@ -182,9 +184,11 @@ def test_a_transaction_that_leads_has_one_event(table, seen):
 @pytest.mark.tier("test")
 def test_a_transaction_that_another_process_leads_has_one_event(table, seen, monkeypatch):
     monkeypatch.setattr(intents._Writer, "_patience", lambda *_: 600.0)
+    monkeypatch.setattr(intents, "_FRESH_SECONDS", 86_400.0)
     monkeypatch.setattr(intents, "_PASSED_OVER", 1000)
     command = [sys.executable, str(WRITER), table.table_uri, "1", "1000000", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+    patient = {**os.environ, "INTENT_FRESH_MS": "86400000"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=patient) as other:
         other.stdout.readline()
         try:
             result = append_by_intent(table.table_uri, 1000)

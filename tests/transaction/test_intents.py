@@ -5,19 +5,22 @@ Tests of core.commit.intent_file, core.commit.leading, transaction.leader, trans
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 import refdelta
 from refdelta import CommitProperties, DeltaTable, write_deltalake
+from refdelta.core.commit import intents as core
 from refdelta.core.commit.intent_file import FOLDER, decode_intent, encode_intent, hash_of, intent_key, prepared_of
 from refdelta.core.commit.intents import FILES_MS, FRESH_MS, RULES, WINDOW, Candidate, Head, Named, fate, left_out
 from refdelta.core.log.paths import commit_key
@@ -27,6 +30,9 @@ from refdelta.transaction import background, intents, leader, post_commit
 from refdelta.transaction.traffic import Traffic
 from refdelta_storage import Committed, MemoryStore, Unknown, open_store
 from tiers import budget
+from waiting import until
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 ALWAYS = CommitProperties(group="always")
 WRITER = Path(__file__).parent / "intent_writer.py"
@@ -85,7 +91,8 @@ HEAD = Head(id="b", base=3, base_hash="three")
         ("files", {"files_ms": FILES_MS + 1}),
     ],
 )
-def test_an_intent_is_left_out_by_each_rule(rule, options):
+def test_an_intent_is_left_out_by_each_rule(rule, options, monkeypatch):
+    monkeypatch.setattr(core, "FRESH_MS", FRESH_MS)
     good = {"head": HEAD, "version": 6, "base_hash": "three", "chain": (Named(), Named()), "age_ms": FRESH_MS}
     assert left_out(Candidate(**good)) is None
     assert left_out(Candidate(**{**good, **options})) == rule
@@ -289,11 +296,12 @@ def test_an_intent_of_a_table_that_was_made_anew_is_left_out(tmp_path):
     assert ids(other) == [1, 2, 3, 4, 10]
 
 
-def test_an_old_intent_is_left_out(tmp_path):
+def test_an_old_intent_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(core, "FRESH_MS", FRESH_MS)
     uri = table(tmp_path)
     lay(uri, append_nine)
     (path,) = Path(uri, FOLDER).iterdir()
-    old = path.stat().st_mtime - 11
+    old = path.stat().st_mtime - FRESH_MS / 1000 - 1
     os.utime(path, (old, old))
     write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
     assert ids(uri) == [1, 2, 3, 4, 10]
@@ -315,6 +323,65 @@ def test_replaces_needs_a_group(tmp_path):
     with pytest.raises(InvalidArgumentError, match="group"):
         DeltaTable(uri).delete("id = 1", commit_properties=CommitProperties(group="none"))
     assert issubclass(ConcurrentModificationError, CommitFailedError)
+
+
+# --- a machine that stalls ------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Seconds that pass in waits alone."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of all commits by intents."""
+    one = Clock()
+    monkeypatch.setattr(intents, "commit", functools.partial(intents.commit, clock=one, sleep=one.sleep))
+    yield one
+    refdelta.settle()
+
+
+def test_a_writer_leads_when_others_would_leave_its_intent_out(tmp_path, clock):
+    """The leader of the last version has stalled for a minute, by which the next writer would wait for two."""
+    uri = table(tmp_path)
+    write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    refdelta.settle()
+    path = Path(uri, commit_key(1))
+    path.write_bytes(re.sub(rb'"leadMs":\d+', b'"leadMs":60000', path.read_bytes()))
+    assert b'"leadMs":60000' in path.read_bytes()
+    began = clock.now
+    write_deltalake(uri, pa.table({"id": [11]}), mode="append", commit_properties=ALWAYS)
+    assert FRESH_MS / 2000 <= clock.now - began <= FRESH_MS / 1000 + 1
+    assert ids(uri) == [1, 2, 3, 4, 10, 11]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_writer_whose_listings_are_always_too_old_commits_alone(tmp_path, clock, monkeypatch, others):
+    monkeypatch.setattr(core, "LISTING_SECONDS", 5.0)
+    uri = table(tmp_path)
+    laid = [lay(uri, append_nine) for _ in range(others)]
+    listed = leader.listed
+
+    def slow(store):
+        found = listed(store)
+        clock.sleep(core.LISTING_SECONDS + 1)
+        return found
+
+    monkeypatch.setattr(leader, "listed", slow)
+    result = write_deltalake(uri, pa.table({"id": [10]}), mode="append", commit_properties=ALWAYS)
+    refdelta.settle()
+    assert result.version == DeltaTable(uri).version() == 1
+    assert ids(uri) == [1, 2, 3, 4, 10]
+    assert [DeltaTable(uri).outcome(one).kind for one in laid] == ["open"] * others
 
 
 # --- whether writers share ------------------------------------------------------------------------------------------
@@ -353,8 +420,10 @@ def test_a_writer_shares_with_two_others():
 @pytest.mark.parametrize(
     ("first", "second", "shares"), [("", "a", False), ("a", "a", True), ("a", "b", False), ("", "ab", True)]
 )
-def test_a_writer_shares_where_intents_wait(first, second, shares):
+def test_a_writer_shares_where_intents_wait(first, second, shares, monkeypatch):
     """Several, or one that was there before: it waits in vain while this writer wins all versions."""
+    now = 500.0
+    monkeypatch.setattr("refdelta.transaction.traffic.time", SimpleNamespace(monotonic=lambda: now))
     store, traffic = MemoryStore("looks"), Traffic()
     for number, there in enumerate((first, second)):
         for key in [info.key for info in store.list()]:
@@ -363,7 +432,7 @@ def test_a_writer_shares_where_intents_wait(first, second, shares):
             store.put(intent_key(0, name), b"")
         traffic.look(store, 10.0 * number)
         background.settle(store.uri)
-    assert traffic.shares(time.monotonic(), "own") == shares
+    assert traffic.shares(now, "own") == shares
 
 
 def test_a_transaction_that_always_loses_is_put_as_an_intent(tmp_path, monkeypatch):
@@ -396,17 +465,10 @@ def test_a_transaction_that_always_loses_is_put_as_an_intent(tmp_path, monkeypat
 @pytest.fixture
 def stays(monkeypatch):
     """A leader in the background ends only when it is waited for."""
-    monkeypatch.setattr(leader, "IDLE_SECONDS", 600.0)
+    monkeypatch.setattr(leader, "IDLE_SECONDS", 86_400.0)
+    monkeypatch.setattr(leader, "TERM_SECONDS", 86_400.0)
     yield
     refdelta.settle()
-
-
-def until(condition) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it does not come to that")
 
 
 def begun(uri: str) -> str:
@@ -432,8 +494,8 @@ def test_a_leader_commits_several_groups_in_a_row(tmp_path, stays):
     assert not [*Path(uri, FOLDER).iterdir()]
     assert len([*Path(uri).glob("*.bin")]) <= 3
     late = lay(uri, append_nine)
-    time.sleep(0.1)
-    assert DeltaTable(uri).outcome(late).kind == "open"  # no leader any more
+    assert refdelta.settle(timeout=0)  # no leader any more
+    assert DeltaTable(uri).outcome(late).kind == "open"
 
 
 def test_a_leader_reads_ahead_while_its_put_is_under_way(tmp_path, stays, monkeypatch):

@@ -25,6 +25,8 @@ from refdelta_storage import Committed, LocalStore, Unknown
 from tiers import budget
 from transaction.test_intents import ALWAYS, all_at_once, ids, lay, members, table
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 COPYING = Path(__file__).with_name("copying_writer.py")
 
 
