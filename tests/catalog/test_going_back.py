@@ -170,6 +170,20 @@ def test_verify_names_each_difference(place, monkeypatch):
     assert found() == set()
 
 
+def test_a_foreign_name_is_not_the_staged_commit_that_is_missing(tmp_path, monkeypatch):
+    leave_unpublished(monkeypatch)
+    place = Place(tmp_path, "staged")
+    place.append(1)
+    log = log_of(place.table)
+    (staged,) = [info.key for info in log.inner.list("_delta_log/_staged_commits/") if "/" + f"{1:020d}" in info.key]
+    log.inner.put(f"{staged}.part", log.inner.get(staged))
+    log.inner.delete([staged])
+    assert {finding.clause for finding in verify(place.fresh()).findings} >= {"catalog-13"}
+    done = place.opened().adopt(NAME, discard=True)
+    assert (done.latest, done.dropped, done.saved) == (0, (1,), ())
+    place.catalog.close()
+
+
 def test_a_program_does_not_go_on_with_a_file_of_the_database_that_was_removed(place):
     """SQLite does: what it writes there is gone with the process."""
     other = place.opened().table(NAME)

@@ -31,9 +31,11 @@ BUCKET = "tables"
 # Azurite knows one account, whose key stands in its documentation.
 AZURE_ACCOUNT = "devstoreaccount1"
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+S3_TEMPORARY = r"(?:.*/)?\.[^/]*\.sgwtmp\.[0-9]+"
+"""Matches the keys that versitygw lists for a moment while it replaces an object: the new content, by a hidden name."""
 S3_KEY, S3_SECRET = "refdelta-test-id", "refdelta-test-secret"
 
-_STARTS_WITHIN = 30.0
+_STARTS_WITHIN = 120.0
 _numbers = itertools.count()
 
 
@@ -153,7 +155,7 @@ class Server(abc.ABC):
             if self._process.poll() is not None:
                 break
             with contextlib.suppress(OSError, http.client.HTTPException):
-                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_STARTS_WITHIN)
                 connection.request("GET", "/")
                 connection.getresponse().read()
                 connection.close()

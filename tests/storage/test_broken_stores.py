@@ -2,7 +2,8 @@
 
 import dataclasses
 import io
-import time
+import threading
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,15 +23,37 @@ from refdelta_storage import (
 )
 from refdelta_storage.testing import StoreContract, assert_one_winner, state_machine
 from refdelta_storage.wrappers import WrapperStore
+from servers.running import S3_TEMPORARY
+from waiting import GENEROUS
+
+PART = 50
+"""Fewer bytes than this are a part of an object."""
+
+
+class Meeting:
+    """Where the first writer of a key waits for the second one, so that both have looked before one of them writes."""
+
+    def __init__(self):
+        self._counts, self._changed = Counter(), threading.Condition()
+
+    def wait(self, key):
+        with self._changed:
+            self._counts[key] += 1
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._counts[key] > 1, GENEROUS)
 
 
 class TwoWinners(WrapperStore):
     """A check, then a write: how fsspec's local file system does it."""
 
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.meeting = Meeting()
+
     def put_if_absent(self, key, data):
         if any(info.key == key for info in self.inner.list(key)):
             return Exists()
-        time.sleep(0.05)  # longer than a busy machine takes to wake the other one
+        self.meeting.wait(key)
         self.inner.put(key, data)
         return Committed()
 
@@ -53,23 +76,54 @@ class FirstWriterIsTold(WrapperStore):
         return outcome
 
 
-class Torn(WrapperStore):
-    """An exclusive open, then writes: readers see an empty object, and half of one."""
+class Parts(WrapperStore):
+    """A store that keeps a part of an object until one such part was seen. Parts are short, and objects are not."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self._seen = threading.Event()
+
+    def _look(self, *sizes):
+        if min(sizes, default=PART) < PART:
+            self._seen.set()
+
+    def get(self, key):
+        data = self.inner.get(key)
+        self._look(len(data))
+        return data
+
+    def head(self, key):
+        info = self.inner.head(key)
+        self._look(info.size)
+        return info
+
+    def list(self, prefix="", after=None):
+        found = [*self.inner.list(prefix, after)]
+        self._look(*(info.size for info in found))
+        return iter(found)
+
+    def complete(self, key, data):
+        """Make a part whole, once a part was seen."""
+        assert self._seen.wait(GENEROUS)
+        self.inner.put(key, data)
+
+
+class Torn(Parts):
+    """An exclusive open, then a write: readers see an empty object."""
 
     def put_if_absent(self, key, data):
         outcome = self.inner.put_if_absent(key, b"")
         if isinstance(outcome, Committed):
-            for half in (data[: len(data) // 2], data):
-                time.sleep(0.05)  # longer than a busy machine takes to wake the other one
-                self.inner.put(key, half)
+            self.complete(key, data)
         return outcome
 
 
-class TornReplace(WrapperStore):
+class TornReplace(Parts):
+    """Readers see the beginning of an object."""
+
     def put(self, key, data):
         self.inner.put(key, data[:10])
-        time.sleep(0.05)  # longer than a busy machine takes to wake the other one
-        self.inner.put(key, data)
+        self.complete(key, data)
 
 
 class VisibleOutput(WrapperStore):
@@ -180,13 +234,17 @@ class EarlyLook(WrapperStore):
 class LateLook(WrapperStore):
     """Two that look at once both write."""
 
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.meeting = Meeting()
+
     @contextmanager
     def create_output(self, key):
         stream = io.BytesIO()
         yield stream
         if any(info.key == key for info in self.inner.list(key)):
             raise ObjectExistsError(key)
-        time.sleep(0.05)  # longer than a busy machine takes to wake the other one
+        self.meeting.wait(key)
         self.inner.put(key, stream.getvalue())
 
 
@@ -370,6 +428,37 @@ def test_a_broken_store_in_folders_fails_the_contract(broken, test, tmp_path):
     contract(LocalStore(tmp_path / "good"))
     with pytest.raises(AssertionError):
         contract(broken(LocalStore(tmp_path / "broken")))
+
+
+class ShownTemporaries(WrapperStore):
+    """Lists a temporary name of the server beside each object, as while it is replaced."""
+
+    def list(self, prefix="", after=None):
+        for info in self.inner.list(prefix, after):
+            folder, slash, name = info.key.rpartition("/")
+            yield dataclasses.replace(info, key=f"{folder}{slash}.{name}.sgwtmp.1753900000000000000")
+            yield info
+
+
+def test_temporary_names_of_a_server_are_allowed_where_they_are_declared():
+    contract = StoreContract()
+    with pytest.raises(AssertionError, match=r"\.sgwtmp\."):
+        contract.test_readers_never_see_a_part(ShownTemporaries(MemoryStore()))
+    contract.foreign = S3_TEMPORARY
+    contract.test_readers_never_see_a_part(ShownTemporaries(MemoryStore()))
+    with pytest.raises(AssertionError, match=r"'torn/replaced' was"):
+        contract.test_readers_never_see_a_part(TornReplace(MemoryStore()))
+    with pytest.raises(AssertionError, match=r"\.part' was listed"):
+        contract.test_readers_never_see_a_part(PartsBeside(MemoryStore()))
+
+
+class PartsBeside(WrapperStore):
+    """Lists a file of its own while it writes an object."""
+
+    def list(self, prefix="", after=None):
+        for info in self.inner.list(prefix, after):
+            yield dataclasses.replace(info, key=f"{info.key}.part")
+            yield info
 
 
 @pytest.mark.tier("test")

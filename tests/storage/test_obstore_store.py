@@ -21,6 +21,7 @@ from refdelta_storage import Exists, InvalidOptionError, ObstoreStore, StorageEr
 from refdelta_storage.obstore_store import FSSPEC_NAMES
 from refdelta_storage.testing import StoreContract
 from servers.proxies import ServerProxy
+from servers.running import S3_TEMPORARY
 
 
 def by_obstore(server):
@@ -30,6 +31,7 @@ def by_obstore(server):
 
 class TestS3(StoreContract):
     every = 7
+    foreign = S3_TEMPORARY
 
     @pytest.fixture
     def store(self, s3_server):

@@ -22,6 +22,7 @@ from refdelta_storage import (
 )
 from refdelta_storage.probe import Probed
 from refdelta_storage.testing import StoreContract, assert_same_objects, state_machine
+from servers.running import S3_TEMPORARY
 from tiers import examples
 
 
@@ -29,6 +30,7 @@ class TestS3(StoreContract):
     """versitygw keeps its objects in folders, so that "a" and "a/b" cannot both be there."""
 
     every = 7
+    foreign = S3_TEMPORARY
 
     @pytest.fixture
     def store(self, s3_server):

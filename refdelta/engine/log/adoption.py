@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from refdelta.core.log.paths import VERSIONED, commit_key, parse_log_name
-from refdelta.engine.log.managed_log import STAGED
+from refdelta.engine.log.managed_log import STAGED, listed
 from refdelta.errors import CatalogMismatchError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
 
@@ -123,7 +123,7 @@ def prepare_adoption(log: ManagedStore, plan: AdoptionPlan) -> tuple[str, ...]:
     for commit in plan.commits:
         if commit.file_name is not None:
             key = f"{STAGED}/{commit.file_name}"
-            if next(log.inner.list(key), None) is None:
+            if listed(log.inner, key) is None:
                 continue
         elif commit.data is not None:
             name = uuid.uuid5(uuid.NAMESPACE_OID, commit.data.hex())

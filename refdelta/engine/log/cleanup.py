@@ -126,7 +126,9 @@ def _clean_intents(store: Store, oldest: int) -> list[str]:
 def _clean_sidecars(store: Store, written_before: int) -> list[str]:
     """Delete old sidecars that no checkpoint names. Younger ones may belong to a checkpoint that is being written."""
     with store_errors("list the sidecars"):
-        old = [info.key for info in store.list(prefix=f"{SIDECARS}/") if info.mtime_ms < written_before]
+        found = [info.key for info in store.list(prefix=f"{SIDECARS}/") if info.mtime_ms < written_before]
+    # Names in folders, and hidden ones, are temporary files of other programs.
+    old = [key for key in found if (name := key.removeprefix(f"{SIDECARS}/"))[:1] not in "._" and "/" not in name]
     if not old:
         return []
     checkpoints = complete_checkpoints(list_log(store))

@@ -14,7 +14,7 @@ from refdelta.core.log.segment import (
     parse_last_checkpoint,
 )
 from refdelta.core.log.timestamps import in_commit_timestamp
-from refdelta.engine.log.managed_log import managed_by
+from refdelta.engine.log.managed_log import listed, managed_by
 from refdelta.engine.parquet.files import log_bytes, store_errors
 from refdelta.errors import InvalidLogError, TableNotFoundError, VersionNotFoundError
 from refdelta_storage.errors import ObjectNotFoundError, StorageError
@@ -103,7 +103,7 @@ def tagged_log(store: Store, start: int = 0) -> Tagged:
             else:
                 return _listed(store, VERSIONED, start)
             # Without cleanup, versions have no gaps.
-            if any(key.startswith(f"{LOG}/{start:020d}.") for key, *_ in listing):
+            if any(name.version == start for key, *_ in listing if (name := parse_log_name(key)) is not None):
                 return listing
         return _listed(store, VERSIONED, start)
 
@@ -144,7 +144,7 @@ def file_time(store: Store, key: str) -> int:
         InvalidLogError: the file does not exist.
     """
     with store_errors(f"look at {key}"):
-        found = next(store.list(prefix=key), None)
+        found = listed(store, key)
     if found is None:
         raise InvalidLogError("the commit file no longer exists", file=key)
     return found.mtime_ms

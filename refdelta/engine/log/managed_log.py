@@ -313,7 +313,7 @@ class ManagedStore(WrapperStore):
             if key in there:
                 if not self.is_published(commit):
                     found.append((OTHER, f"{key} is another commit than the one that the catalog has ratified"))
-            elif commit.file_name is not None and next(self.inner.list(_staged_key(commit)), None) is None:
+            elif commit.file_name is not None and listed(self.inner, _staged_key(commit)) is None:
                 found.append((MISSING, f"version {commit.version} is ratified, and {commit.file_name} is missing"))
         return found
 
@@ -846,6 +846,14 @@ def staged_version(key: str) -> int:
     """The version for which a commit was staged, by its key; a version that no table has for other keys."""
     name = key.removeprefix(f"{STAGED}/").partition(".")[0]
     return int(name) if len(name) == _DIGITS and name.isdecimal() else MAX_VERSION
+
+
+def listed(store: Store, key: str) -> ObjectInfo | None:
+    """An object as listings have it; None if there is none. A longer name that begins with this one, as a temporary
+    file of another program may have, is another object. Raises ``StorageError``.
+    """
+    found = next(store.list(prefix=key), None)  # of the keys with this prefix, it is the first
+    return found if found is not None and found.key == key else None
 
 
 def _info(commit: RatifiedCommit) -> ObjectInfo:

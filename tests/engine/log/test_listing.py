@@ -56,6 +56,13 @@ def test_by_prefixes_comes_what_a_whole_listing_has(first, count, data):
     assert newest_version(store, start) == max(start, versions[-1])
 
 
+def test_a_foreign_name_of_a_version_that_was_cleaned_up_hides_no_later_one():
+    store = log(range(250, 303), [250])
+    store.put(f"{commit_key(5)}.tmp", b"x")
+    assert newest_version(store, 5) == 302
+    assert find_segment(store, hinted=False).version == 302
+
+
 @pytest.mark.parametrize(
     ("newest", "start", "asked"),
     [
