@@ -15,7 +15,7 @@ from tiers import budget
 PROCESSES = 3
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("level", ["WriteSerializable", "Serializable"])
 def test_no_money_is_made_or_lost(tmp_path, level):

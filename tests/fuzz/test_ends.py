@@ -19,7 +19,7 @@ EVERY = max(1, len(ends.cases()) // budget(120))
 """Of so many cases one is tried."""
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_no_integer_has_another_end_than_an_answer_or_an_error_of_ours():
     assert list(ends.search(EVERY, 7)) == []
 

@@ -56,19 +56,19 @@ def test_a_shape_that_ends_its_process_is_found_and_the_next_ones_are_judged(mon
     assert "ended the process (9)" in one
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.timeout(600)
 def test_texts_cost_what_they_are_long():
     assert not search.run(["--texts", str(budget(30)), "--commits", "0", "--tables", "0"])
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.timeout(600)
 def test_commits_cost_what_they_are_long():
     assert not search.run(["--texts", "0", "--commits", str(budget(120)), "--tables", "0", "--longest", "16384"])
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.timeout(600)
 def test_tables_cost_what_they_hold():
     assert not search.run(["--texts", "0", "--commits", "0", "--tables", str(budget(60)), "--longest", "16384"])

@@ -141,7 +141,7 @@ def test_the_core_works_alone_in_an_empty_environment(core_alone):
     assert not whole
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_an_engine_runs_on_the_core_alone(core_alone):
     done = core_alone.run("-W", "error", ROOT / "docs" / "examples" / "foreign_engine.py", "shop.sqlite")
     assert (done.returncode, done.stderr) == (0, "")
@@ -183,7 +183,7 @@ def test_a_tree_is_installed_by_its_path_alone(from_the_tree):
     assert (done.returncode, done.stdout, done.stderr) == (0, "works\n", "")
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_without_the_cli_extra_the_command_says_what_to_install(elsewhere):
     for command in (["-m", "refdelta", "history", "table"], [elsewhere.python.with_name("refdelta"), "--help"]):
         done = elsewhere.run(*command)
