@@ -48,6 +48,7 @@ def test_every_mix_is_done_once_and_its_rows_are_right(tmp_path, engine, mix):
 
 
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=2)
 @pytest.mark.parametrize("engine", ["refdelta-catalog", "refdelta-intents", *OTHERS])
 def test_processes(tmp_path, engine):
     told = _raced(tmp_path, engine, "ycsb-f", warm_up=1)
