@@ -58,7 +58,7 @@ LIBRARIES = {
     "datafusion": ["datafusion"],
 }
 """The packages of each library that uses deltalake."""
-_LARGE = ("basedpyright", "mypy")  # their tests are none of make check
+_LARGE = ("mypy",)  # its tests are none of make check
 
 
 def floors() -> list[str]:

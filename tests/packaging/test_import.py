@@ -183,6 +183,7 @@ def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
         ("pyspark", "import refdelta.spark; refdelta.spark.register(None)", "spark"),
         ("sqlalchemy", "from refdelta.catalog import SqlCatalog; SqlCatalog('sqlite://')", "catalog"),
         ("opentelemetry", "refdelta.instrument()", "opentelemetry"),
+        ("datafusion", "from refdelta.compat.deltalake import QueryBuilder; QueryBuilder()", "datafusion"),
         ("click", "import refdelta.cli; sys.exit(refdelta.cli.main())", "cli"),
     ],
 )

@@ -22,14 +22,15 @@ class QueryBuilder:
 
     Raises:
         DeltaError: there is no such setting.
-        ImportError: the package datafusion is not installed: ``pip install 'refdelta[compat]'``.
+        ImportError: the package datafusion is not installed: ``pip install 'refdelta[datafusion]'``.
     """
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         try:
             from datafusion import SessionConfig, SessionContext
         except ModuleNotFoundError as error:
-            raise ImportError("QueryBuilder needs the package datafusion: pip install 'refdelta[compat]'") from error
+            message = "QueryBuilder needs the package datafusion: pip install 'refdelta[datafusion]'"
+            raise ImportError(message) from error
         # deltalake keeps the case of names that are not quoted.
         settings = {"datafusion.sql_parser.enable_ident_normalization": "false", **(session_config or {})}
         try:
