@@ -394,6 +394,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if arguments.page is not None:
         lines = [json.loads(line) for line in arguments.to.read_text().splitlines()]
         arguments.page.write_text(page(lines))
+        subprocess.run([sys.executable, ROOT / ".ci/generate/formatting.py", arguments.page], check=True)
         picture = arguments.page.parent / PICTURE
         picture.parent.mkdir(exist_ok=True)
         picture.write_text(svg(plot(lines), ALT))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -187,6 +188,7 @@ def write(run: Run, readme: Path, figures: Path, folder: Path) -> list[Path]:
     links = [(title, os.path.relpath(path, figures.parent)) for path, (title, _) in drawn.items()]
     figures.write_text(table(run, links))
     readme.write_text(text)
+    subprocess.run([sys.executable, ROOT / ".ci/generate/formatting.py", readme, figures], check=True)
     return [readme, figures, *drawn]
 
 

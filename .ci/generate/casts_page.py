@@ -20,6 +20,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
+from formatting import formatted
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.arrow.partition import to_internal
@@ -245,7 +246,7 @@ def page(text: str, found: dict[str, dict[str, str]]) -> str:
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
         before, rest = text.split(begin)
         text = "\n".join([f"{before}{begin}", *body, "", end]) + rest.split(end)[1]
-    return text
+    return formatted(text)
 
 
 def _cells(found: dict[str, dict[str, str]], source: str, target: str) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
+from formatting import formatted
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "map.md"
 PICTURE = ROOT / "docs" / "pictures" / "map.svg"
@@ -112,7 +114,7 @@ def direct(found: Imports) -> dict[str, set[str]]:
 
 def page(text: str) -> str:
     """The page, with its table written anew."""
-    return _BLOCK.sub(lambda block: f"{block[1]}\n{table()}\n{block[2]}", text)
+    return formatted(_BLOCK.sub(lambda block: f"{block[1]}\n{table()}\n{block[2]}", text))
 
 
 def table() -> str:

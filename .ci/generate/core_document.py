@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from formatting import formatted
+
 from refdelta.core.commit import CommitOutcome, Limits, PreparedCommit, commit_loop, effects
 from refdelta.core.conflicts.matrix import GROUPS, Cell, matrix
 from refdelta.core.conflicts.reads import ReadSet
@@ -39,7 +41,7 @@ def document(text: str) -> str:
         "matrix-rows": lambda: table(matrix(row_level=True)),
         "matrix-files": lambda: table(matrix(row_level=False)),
     }
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]()}\n{found[3]}", text)
+    return formatted(_BLOCK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]()}\n{found[3]}", text))
 
 
 def resources() -> str:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-import subprocess
+import re
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from formatting import formatted
 
 from refdelta.conformance import Case, cases, engines, run
 from refdelta.conformance.cases import ALL_COMMIT
@@ -125,15 +126,9 @@ def repeated(before: Run, after: Run) -> Run:
 
 
 def page(runs: Mapping[str, Run]) -> str:
-    """The page, wrapped as all others are."""
+    """The whole page."""
     parts = [*_summary(runs), "", RECORDED, *_recorded(), "", *_groups(runs), *_wrong(runs)]
-    whole = HEAD + "\n".join(parts) + "\n"
-    wrap = [sys.executable, str(ROOT / ".ci" / "wrap.py")]
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder, "engines.md")
-        copy.write_text(whole)
-        subprocess.run([*wrap, str(copy)], check=True, stdout=subprocess.DEVNULL)
-        return copy.read_text()
+    return formatted(HEAD + "\n".join(parts) + "\n")
 
 
 def _recorded() -> list[str]:
@@ -204,7 +199,7 @@ def _wrong(runs: Mapping[str, Run]) -> list[str]:
 
 
 def _text(why: str) -> str:
-    return why.replace("|", "\\|").replace("[", "\\[")
+    return re.sub(r"\[\[.*?\]\]", r"`\g<0>`", why.replace("|", "\\|"))  # rows, as code
 
 
 def runs() -> dict[str, Run]:

@@ -13,6 +13,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from formatting import formatted
+
 from refdelta.operations.alter.feature_removal import REMOVALS
 from refdelta.table.features import REGISTRY, Feature
 
@@ -47,7 +49,7 @@ def tests_of(text: str) -> dict[str, dict[str, list[str]]]:
 
 def table(registry: Mapping[str, Feature], tests: Mapping[str, Mapping[str, list[str]]]) -> str:
     """The document."""
-    return HEAD + "".join(_row(registry[name], tests.get(name, {})) for name in registry)
+    return formatted(HEAD + "".join(_row(registry[name], tests.get(name, {})) for name in registry))
 
 
 def _row(row: Feature, tests: Mapping[str, list[str]]) -> str:

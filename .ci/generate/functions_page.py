@@ -6,6 +6,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from formatting import formatted
+
 from refdelta.expressions.evaluate import value_of
 from refdelta.expressions.functions import ALIASES
 from refdelta.expressions.sql import parse_expression
@@ -282,7 +284,7 @@ def page() -> str:
         f"## The time at which the statement began\n\n{clocks}; the parentheses can be left out.\n",
         f"## Other names\n\n{aliases}.\n",
     ]
-    return "\n".join(parts)
+    return formatted("\n".join(parts))
 
 
 def _shown(value: Any, kind: DataType) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from formatting import formatted
+
 
 def rewritten(page: Path, text: str, name: str, content: str) -> str:
-    """The text of a page with another content of one part.
+    """The text of a page with another content of one part, formatted.
 
     Args:
         page: the page, for the error.
@@ -22,4 +24,4 @@ def rewritten(page: Path, text: str, name: str, content: str) -> str:
     made, parts = block.subn(lambda found: found[1] + content + found[2], text)
     if parts != 1:
         raise ValueError(f"{page.name} has {parts} places for the {name}")
-    return made
+    return formatted(made)

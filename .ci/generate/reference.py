@@ -18,6 +18,7 @@ from typing import Any, is_typeddict
 
 import click
 import pyarrow as pa
+from formatting import formatted
 
 import refdelta
 import refdelta.spark
@@ -64,7 +65,7 @@ def page() -> str:
     body = "\n".join(part for part in parts if part)
     titles = re.findall(r"^## (.*)$", body, re.MULTILINE)
     contents = " · ".join(f"[{title}](#{title.lower().replace(' ', '-')})" for title in titles)
-    return "\n".join([_HEAD, f"{contents}\n", body])
+    return formatted("\n".join([_HEAD, f"{contents}\n", body]))
 
 
 def site_pages() -> Iterator[tuple[str, Sequence[str], str]]:

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from itertools import product
 from pathlib import Path
 
+from by_path import generator
 from model import delta_spark, plain, tables
 from model.branches import Refusal, Version, supposed
 from model.cases import ALL, BASIC, CYCLE, Case
@@ -309,7 +310,7 @@ def report() -> str:
     tracked = {table: measure(tables.engine(*table)) for table in product(LEVELS, TRACKING)}
     lines += where_rows_are_tracked(measured | tracked)
     lines += as_members()
-    return "\n".join(lines) + "\n"
+    return generator("formatting").formatted("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

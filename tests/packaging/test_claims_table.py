@@ -23,6 +23,6 @@ def test_a_claim_has_a_conclusion_and_stands_once():
 def test_a_row_is_escaped_and_a_document_has_one_place_for_it():
     rows = [Claim("a|b", "c", "d.", "e.")]
     text = "x\n<!-- generated: claims -->\nold\n<!-- end -->\ny\n"
-    assert claims_table.document(text, rows).splitlines()[4] == "| a\\|b | c | d. | e. |"
+    assert "| a\\|b | c | d. | e. |" in claims_table.document(text, rows).splitlines()
     with pytest.raises(ValueError, match="0 places"):
         claims_table.document("x", rows)

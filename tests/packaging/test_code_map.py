@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from by_path import loaded
+from by_path import generator
 
 ROOT = Path(__file__).parents[2]
-map_ = loaded(ROOT / ".ci/generate/code_map.py")
+map_ = generator("code_map")
 PAGE = map_.PAGE.read_text()
 
 
