@@ -519,10 +519,9 @@ def test_a_package_without_its_engine_and_a_name_that_is_nearly_one(package):
         engines.find("sqlight")
 
 
-def test_adapters_are_short():
-    files = [file for file in Path(engines.__file__).parent.glob("*.py") if file.name != "__init__.py"]
-    assert len(files) == len({place.partition(":")[0] for place in engines.OWN.values()})
-    assert {file.name: lines for file in files if (lines := len(file.read_text().splitlines())) >= 200} == {}
+def test_each_adapter_can_be_named():
+    files = {file.stem for file in Path(engines.__file__).parent.glob("*.py")} - {"__init__"}
+    assert files == {place.partition(":")[0].rpartition(".")[2] for place in engines.OWN.values()}
 
 
 # --- random cases -----------------------------------------------------------------------------------------------------

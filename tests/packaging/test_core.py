@@ -1,4 +1,4 @@
-"""The core stands alone: what it loads, how much it is, what its document says of it, and an engine built on it.
+"""The core stands alone: what it loads, what its document says of it, and an engine built on it.
 
 Tests of conformance.core_transactions.
 """
@@ -30,10 +30,10 @@ EXAMPLE = ROOT / "docs" / "examples" / "foreign_engine.py"
 core_document = generator("core_document")
 
 
-# --- what it loads, and how much it is ------------------------------------------------------------------------------
+# --- what it loads --------------------------------------------------------------------------------------------------
 
 
-def test_it_loads_few_modules_and_no_library_for_files_or_sql():
+def test_it_loads_no_library_for_files_or_sql_and_no_other_package_of_refdelta():
     code = "import sys, json, refdelta.core.commit; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = json.loads(done.stdout)
@@ -41,10 +41,6 @@ def test_it_loads_few_modules_and_no_library_for_files_or_sql():
     ours = [name for name in names if name.partition(".")[0] == "refdelta"]
     others = tuple(f"refdelta.{name}" for name in ("table", "arrow", "expressions", "pruning", "engine"))
     assert not [name for name in ours if name.startswith(others)]
-    assert len(ours) <= 40
-    files = (ROOT / name.replace(".", "/") for name in ours)
-    places = [file / "__init__.py" if file.is_dir() else file.with_suffix(".py") for file in files]
-    assert sum(len(place.read_text().splitlines()) for place in places) <= 7_700
 
 
 # --- its document ---------------------------------------------------------------------------------------------------
@@ -93,10 +89,8 @@ def example():
     return loaded(EXAMPLE)
 
 
-def test_the_example_is_short_and_imports_the_core_alone():
-    text = EXAMPLE.read_text()
-    assert len(text.splitlines()) <= 200
-    imported = set(re.findall(r"^(?:from|import) ([a-z_.]+)", text, re.MULTILINE))
+def test_the_example_imports_the_core_alone():
+    imported = set(re.findall(r"^(?:from|import) ([a-z_.]+)", EXAMPLE.read_text(), re.MULTILINE))
     assert {name for name in imported if name.startswith("refdelta")} == {
         name for name in imported if name.startswith("refdelta.core.") or name == "refdelta.core"
     }

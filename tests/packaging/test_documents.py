@@ -51,15 +51,7 @@ def test_every_page_of_the_guide_is_run_or_is_known_to_have_no_python():
         assert len(page_blocks.PYTHON.findall(page.read_text())) == page.read_text().count("```python"), page
 
 
-def test_the_tutorial_and_the_readme_lead_two_writers_through_one_file():
-    for document in (ROOT / "README.md", DOCS / "tutorial.md"):
-        shown = "".join(blocks(document, "text"))
-        assert "after (" in shown, document
-    tutorial = (DOCS / "tutorial.md").read_text()
-    assert "ConcurrentAppendException\nfiles-added" in tutorial
-
-
-@pytest.mark.tier("nightly")
+@pytest.mark.tier("all")
 @pytest.mark.spark(apart=True)
 def test_the_example_on_spark_runs(tmp_path):
     if missing := oracle.availability():
@@ -81,7 +73,8 @@ def test_commands_are_shown_on_one_page_only():
     }
 
 
-@pytest.mark.tier("nightly")
+@pytest.mark.tier("all")
+@pytest.mark.whole
 def test_the_commands_print_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page_blocks.run_commands(COMMANDS)
@@ -119,15 +112,6 @@ def headings(document):
     """The names of a document's headings, as they are linked to."""
     titles = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def test_the_readme_is_a_front_door():
-    text = (ROOT / "README.md").read_text()
-    assert len(text) <= 7_500
-    screen = "\n".join(text.splitlines()[:30])
-    assert "make demo" in screen
-    assert "make test" in screen
-    assert "pip install" in screen
 
 
 @pytest.mark.tier("test")
