@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,13 @@ def test_make_help_lists_every_target_once_and_in_a_group():
     assert "" not in groups()
 
 
-def test_the_hooks_before_a_commit_are_the_linters_of_make_lint():
+def test_make_lint_runs_the_hooks_before_a_commit_by_programs_that_make_setup_installs():
+    assert recipe("lint").strip() == ".venv/bin/pre-commit run --all-files"
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    linters = [line.strip().removesuffix(" .") for line in recipe("lint").splitlines()]
-    assert [hook["entry"] for hook in local["hooks"]] == linters
-    assert all(hook["language"] == "system" for hook in local["hooks"])
+    for hook in local["hooks"]:
+        folder, _, program = hook["entry"].split()[0].rpartition("/")
+        assert (folder, hook["language"]) == (".venv/bin", "system")
+        assert (Path(sys.executable).parent / program).is_file(), program
 
 
 def test_the_workflow_runs_the_gate_with_what_it_needs():
@@ -67,12 +70,12 @@ def test_every_target_of_the_release_checklist_is_there():
     assert set(re.findall(r"`make ([a-z0-9-]+)", RELEASING)) <= known
 
 
-def test_the_recipes_of_contributing_name_commands_and_files_that_are_there():
+def test_contributing_names_commands_and_files_that_are_there():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     recipes = text.partition("## Debugging\n")[2].partition("\n## ")[0]
     commands = set(re.findall(r"`refdelta ([a-z]+) ", recipes))
     assert (
         {"why", "timeline", "conflicts", "log", "verify", "read", "diff", "crosscheck"} <= commands <= set(app.commands)
     )
-    for place in re.findall(r"`((?:core|tests)/[a-z_/]+(?:\.py)?)`", recipes):
+    for place in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", text):
         assert any((folder / place).exists() for folder in (ROOT, ROOT / "refdelta")), place
