@@ -4,21 +4,21 @@ A package is held back if its version is older beside refdelta, or that of pyarr
 environment. The table has the versions of these four alone and beside refdelta, and in the last column every package
 that is older beside it. With the extra `s3` some are: s3fs needs an aiobotocore, which needs a botocore.
 
-`uv` has to be on the path, or is named by UV. As in `.ci/environments.py newest`, the versions are those of the day of
-`NEWEST_OF`, or of today by `--today`; `--dependency "pyarrow>=26"` tries another minimum version, `--extras s3,pandas`
-other extras than the usual ones, `--extras ""` none, and `--only dagster,feast` takes these packages.
+`nox -s beside` runs it with the versions of a day, with `-- --today` those of today. `--dependency "pyarrow>=26"` tries
+another minimum version, `--extras s3,pandas` other extras than the usual ones, `--extras ""` none, and
+`--only dagster,feast` takes these packages. `uv` has to be on the path; `--day 2026-11-28` are the versions of a day.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
-from environments import NEWEST_OF, ROOT
+ROOT = Path(__file__).parents[1]
 
 PACKAGES = [
     *["mlflow", "sqlmesh", "daft", "awswrangler", "dbt-core", "dbt-duckdb", "dagster", "apache-airflow", "prefect"],
@@ -32,7 +32,7 @@ _SHOWN = ("pyarrow", "sqlglot", "msgspec", "fsspec")
 
 def resolved(requirements: list[str], *options: str) -> dict[str, str]:
     """The versions that fit together, by package; none if there are none. Nothing is installed."""
-    uv = [os.environ.get("UV", "uv"), "pip", "compile", "-q", "--python-version", "3.11", "--no-header"]
+    uv = ["uv", "pip", "compile", "-q", "--python-version", "3.11", "--no-header"]
     done = subprocess.run(
         [*uv, "--no-annotate", *options, "-"],
         input="\n".join(requirements),
@@ -56,7 +56,7 @@ def _numbers(version: str) -> list[int]:
 def main(arguments: list[str]) -> int:
     """Print the table. Returns 1 if refdelta holds a package back."""
     given = dict(itertools.pairwise(arguments))
-    day = [] if "--today" in arguments else ["--exclude-newer", NEWEST_OF]
+    day = ["--exclude-newer", given["--day"]] if "--day" in given else []
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = told["project"]
     extras = [name for name in given.get("--extras", EXTRAS).split(",") if name]

@@ -4,7 +4,7 @@
 
 It runs ``libraries/NAME.py`` with the place of its tables and the storage options as JSON, by deltalake's names, and
 checks that refdelta made each commit of the tables there. Without a place, it is the current folder.
-``.ci/environments.py libraries`` makes the environments.
+``nox -s libraries`` makes the environments.
 """
 
 from __future__ import annotations

@@ -1,76 +1,81 @@
-"""The environments of ``.ci/run`` and ``make floors``: which versions they have, and which tests they run."""
+"""The environments of noxfile.py: which versions they have, and which tests they run."""
 
 import re
+import shlex
 import subprocess
+import sys
 import tomllib
-from contextlib import nullcontext
 from pathlib import Path
 from unittest import mock
 
 import pytest
+import yaml
 
 from by_path import loaded
 
 ROOT = Path(__file__).parents[2]
-environments = loaded(ROOT / ".ci" / "environments.py")
+noxfile = loaded(ROOT / "noxfile.py")
 
 
-def test_the_floors_are_all_versions_that_are_declared():
+def test_the_lowest_versions_are_all_that_are_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    floors = set(environments.floors())
+    found = set(noxfile.lowest())
     for wanted in project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]:
-        name, lowest = re.fullmatch(r"([\w-]+)>=([\d.]+)(?:,<[\d.]+)?", wanted).groups()
-        assert f"{name}=={lowest}" in floors
-    assert "click==8.2" in floors
+        name, version = re.match(r"([\w-]+)>=([\d.]+)", wanted).groups()
+        assert f"{name}=={version}" in found
+    assert {"click==8.2", "psycopg==3.2.1"} <= found
 
 
 def test_a_part_has_files_of_every_folder_but_those_of_spark():
-    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
-    found = environments.part(files, 4)
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    found = noxfile.part(4)
     assert len(files) // 6 < len(found) < len(files) // 4
     assert not [name for name in found if name.startswith(("tests/spark/", "tests/oracle/"))]
 
 
-def test_the_newest_versions_are_not_held_back_by_the_pins_of_spark(monkeypatch):
-    called = []
-    monkeypatch.setattr(
-        environments.subprocess, "run", lambda command, **_: called.append(command) or mock.Mock(returncode=0)
-    )
-    assert environments.main(["newest"]) == 0
-    (install,) = [list(map(str, command)) for command in called if "install" in command and command[-1] != "uv"]
-    assert "--exclude-newer" in install
-    assert not [one for one in install if "spark" in one or "constraints" in one]
-    assert environments.main(["--today", "newest"]) == 0
-    assert "--exclude-newer" not in list(map(str, called[-2]))
+def session(*arguments, tmp="unused"):
+    """A session with these arguments, which installs and runs nothing."""
+    return mock.Mock(posargs=list(arguments), create_tmp=lambda: str(tmp))
 
 
-def test_libraries_are_installed_without_deltalake_and_fail_by_their_scripts(monkeypatch, capsys):
-    called, overrides = [], []
+@pytest.mark.parametrize(("arguments", "pinned"), [([], True), (["--today", "--part", "8"], False)])
+def test_the_newest_versions_are_not_held_back_by_the_pins_of_spark(arguments, pinned):
+    here = session(*arguments)
+    noxfile.newest.func(here)
+    installed = here.install.call_args.args
+    assert ("--exclude-newer" in installed) is pinned
+    assert not [one for one in installed if "spark" in one or "constraints" in one]
 
-    def run(command, **_options):
-        command = list(map(str, command))
-        called.append(command)
-        if "--override" in command:
-            overrides.append(Path(command[command.index("--override") + 1]).read_text())
-        failed = command[-3:] == ["dlt", "s3://tables/1/dlt", "{}"]
-        return mock.Mock(returncode=int(failed), stdout="noise\npolars 2: 6 commits\n", stderr="refused\n")
 
-    server = mock.Mock(place=lambda name: mock.Mock(uri=f"s3://tables/1/{name}"), of_deltalake=dict)
-    monkeypatch.setattr(environments, "s3_server", lambda: nullcontext(server))
-    monkeypatch.setattr(environments.subprocess, "run", run)
-    assert environments.main(["libraries", "polars"]) == 0
-    assert capsys.readouterr().out == "polars 2: 6 commits\npolars 2: 6 commits on S3\n"
-    assert overrides == ["deltalake; sys_platform == 'none'\n"]
-    assert [command[-3:] for command in called if "refdelta.compat" in command] == [
-        ["-m", "refdelta.compat", "install"]
-    ]
-    assert environments.main(["--today", "libraries", "dlt"]) == 1
-    assert capsys.readouterr().out == "polars 2: 6 commits\nrefused\n on S3\n"
-    monkeypatch.setattr(environments, "s3_server", nullcontext)
-    assert environments.main(["--today", "libraries", "dlt"]) == 0
-    assert capsys.readouterr().out == "polars 2: 6 commits\n"
-    installs = [command for command in called if "--override" in command]
-    assert ["--exclude-newer" in command for command in installs] == [True, False, False]
+@pytest.mark.parametrize(
+    ("arguments", "files"),
+    [
+        (["--part", "8", "-x"], noxfile.part(8)),
+        (["tests/api/test_write.py::test_x"], ["tests/api/test_write.py::test_x"]),
+        ([], noxfile.part(1)),
+    ],
+)
+def test_an_environment_runs_a_part_of_the_tests_or_those_of_a_path(arguments, files):
+    here = session(*arguments)
+    noxfile.newest.func(here)
+    run = here.run.call_args.args
+    assert run[:5] == ("python", "-m", "pytest", "--tier", "check")
+    assert [one for one in run if one.startswith("tests/")] == files
+    assert ("-x" in run) is ("-x" in arguments)
+
+
+def test_each_library_has_a_script():
+    assert {file.stem for file in (ROOT / "tests/compat/libraries").glob("*.py")} == set(noxfile.LIBRARIES)
+
+
+def test_libraries_are_installed_without_deltalake_and_with_refdelta_in_its_place(tmp_path):
+    here = session(tmp=tmp_path)
+    noxfile.libraries.func(here, "dlt")
+    installed = here.install.call_args.args
+    override = Path(installed[installed.index("--override") + 1])
+    assert override.read_text() == "deltalake; sys_platform == 'none'\n"
+    assert {*noxfile.LIBRARIES["dlt"]} <= {*installed}
+    assert here.run_install.call_args.args == ("python", "-m", "refdelta.compat", "install")
 
 
 @pytest.mark.parametrize(
@@ -89,14 +94,12 @@ def test_libraries_are_installed_without_deltalake_and_fail_by_their_scripts(mon
     ],
 )
 def test_a_page_installs_what_its_lines_say(page, extras, others):
-    assert environments.installed_by(page) == (extras, others)
+    assert noxfile.installed_by(page) == (extras, others)
 
 
 def test_every_page_with_blocks_is_run_with_what_it_installs():
     found = {
-        page.relative_to(ROOT).as_posix(): installed
-        for installed, pages in environments.pages().items()
-        for page in pages
+        page.relative_to(ROOT).as_posix(): installed for installed, pages in noxfile.pages().items() for page in pages
     }
     assert found["docs/guide/watching-commits.md"] == ({"opentelemetry"}, {"opentelemetry-sdk"})
     assert found["docs/guide/changing-rows.md"] == (set(), set())
@@ -110,38 +113,31 @@ def test_every_page_with_blocks_is_run_with_what_it_installs():
     assert all(named <= set(extras) for named, _ in found.values())
 
 
-def test_the_ci_runs_them():
-    assert "make environments" in (ROOT / ".ci" / "run").read_text()
-    scheduled = (ROOT / ".github" / "workflows" / "newest.yml").read_text()
-    assert f"tool: [{', '.join(environments.RECIPES)}]" in scheduled
-    assert "--today recipes" in scheduled
-    recipe = (ROOT / "Makefile").read_text().partition("\nenvironments:")[2].partition("\n\n")[0]
-    runs = [re.sub(r"^--part \d ", "", line.partition("environments.py ")[2]) for line in recipe.splitlines()[1:]]
-    assert runs == [
-        "newest",
-        "floors",
-        "--install recipes dagster dbt",
-        "documents",
-    ]
+def test_the_page_of_recipes_has_each_scheduler_that_is_installed_for_it():
+    page = (ROOT / "docs/guide/recipes.md").read_text()
+    titles = {title.lower() for title in re.findall(r"^## (.*)$", page, re.MULTILINE)}
+    assert titles == {"the jobs", *noxfile.RECIPES, "aws lambda"}
 
 
-@pytest.mark.parametrize(("names", "tools"), [([], ["airflow", "dagster", "prefect", "dbt"]), (["dbt"], ["dbt"])])
-def test_each_scheduler_is_installed_apart_and_its_recipe_is_run(monkeypatch, names, tools):
-    called = []
-    monkeypatch.setattr(
-        environments.subprocess,
-        "run",
-        lambda command, **_: called.append(list(map(str, command))) or mock.Mock(returncode=0),
-    )
-    assert environments.main(["--install", "recipes", *names]) == 0
-    assert not [one for one in called if "pytest" in one]
-    environments.main(["recipes", *names])
-    installs = [one for one in called if "--exclude-newer" in one]
-    assert all(
-        str(environments.recipes_folder(tool)) in one[one.index("--python") + 1]
-        for tool, one in zip(tools * 2, installs, strict=True)
-    )
-    assert called[-1][-1] == " or ".join([*tools, "cron"])
+def test_each_week_all_recipes_and_libraries_are_tried_with_the_versions_of_the_day():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/newest.yml").read_text())["jobs"]
+    for name, variable, of in (("recipes", "tool", noxfile.RECIPES), ("libraries", "library", noxfile.LIBRARIES)):
+        assert jobs[name]["strategy"]["matrix"][variable] == list(of)
+        command = f'.venv/bin/nox -s "{name}(${{{{ matrix.{variable} }}}})" -- --today'
+        assert jobs[name]["steps"][-1] == {"run": command}
+
+
+def test_the_sessions_that_are_named_elsewhere_are_there():
+    listed = subprocess.run(
+        [sys.executable, "-m", "nox", "-l"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    there = set(re.findall(r"^[-*] (\S+)", listed, re.MULTILINE))
+    there |= {re.split(r"[(-]", name)[0] for name in there}
+    named = set()
+    for file in ("Makefile", ".ci/run", "CONTRIBUTING.md", "docs/guide/other-libraries.md"):
+        found = re.findall(r"\bnox (?:--\S+ )*-s ([^`\n]+?)(?= -|`| \$|$)", (ROOT / file).read_text(), re.MULTILINE)
+        named |= {name for names in found for name in shlex.split(names)}
+    assert {"beside", "libraries"} <= named <= there
 
 
 @pytest.mark.parametrize(("chosen", "servers"), [("-k appends", False), ("-k 's3 or log'", True), ("", True)])

@@ -1,4 +1,4 @@
-"""The recipes of docs/guide/recipes.md, each by its scheduler, which ``make recipes`` installs.
+"""The recipes of docs/guide/recipes.md, each by its scheduler, which ``nox -s recipes`` installs.
 
 A section's files, which begin with a comment that names them, are written into a folder, where its commands are run.
 """
@@ -17,7 +17,7 @@ from refdelta import DeltaTable, verify
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guide" / "recipes.md"
-environments = loaded(ROOT / ".ci" / "environments.py")
+ENVIRONMENTS = ROOT / ".nox"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"^(?:#!/bin/sh\n)?(?:#|--) ([\w/]+\.\w+)\b")
 DAYS = {"2026-11-24": 30, "2026-11-25": 30}
@@ -74,9 +74,9 @@ def rows(path, key):
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("tool", ["airflow", "dagster", "prefect", "dbt"])
 def test_the_scheduler_runs_it_twice_and_no_row_is_doubled(tool, run, tmp_path, monkeypatch):
-    programs = environments.recipes_folder(tool) / "bin"
+    programs = ENVIRONMENTS / f"recipes-{tool}" / "bin"
     if not programs.exists():
-        pytest.skip(f"{tool} is not installed: make recipes TOOLS={tool}")
+        pytest.skip(f"{tool} is not installed: nox --install-only -s 'recipes({tool})'")
     extra = {"root": str(tmp_path / "lake"), "options": json.loads(SECRET)}
     for name, value in {
         "AIRFLOW_HOME": tmp_path / "airflow",
@@ -123,7 +123,9 @@ def test_cron_runs_it_twice_and_at_once(run, tmp_path):
     files, commands = section("cron")
     assert set(files) == {"orders.sh", "maintain.sh"}
     write(files, tmp_path)
-    programs = Path(sys.executable).parent
+    programs = ENVIRONMENTS / "recipes-cron" / "bin"
+    if not programs.exists():
+        programs = Path(sys.executable).parent
     (tmp_path / "lake.env").write_text(f"export LAKE_ROOT={tmp_path / 'lake'}\n")
     for folder in ("in", "corrected"):
         (tmp_path / folder).mkdir()
@@ -170,9 +172,3 @@ def test_runs_that_overlap_count_each_change_once(tmp_path):
     assert not left
     assert {row["day"]: row["amount"] for row in rows(totals, "day")} == DAYS
     assert position(DeltaTable(totals), "orders") == 1
-
-
-def test_the_page_has_each_scheduler_that_is_installed_for_it():
-    assert set(environments.RECIPES) == {"airflow", "dagster", "prefect", "dbt"}
-    titles = {title.lower() for title in re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)}
-    assert titles == {"the jobs", *environments.RECIPES, "aws lambda", "cron"}
