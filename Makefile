@@ -59,11 +59,8 @@ test: setup  ## the gate: everything that a change can break, with Spark and rea
 	@$(BIN)/python tests/servers/install.py >/dev/null || true
 	$(PYTEST) --tier test
 
-lint: setup  ## ruff, mypy --strict, which package may import which, spelling, the form of Markdown
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+lint: setup  ## the hooks of pre-commit on all files: ruff, mypy --strict, imports, spelling, the form of Markdown
+	$(BIN)/pre-commit run --all-files --show-diff-on-failure
 
 demo: setup  ## the main job: processes write a year of flights at once beside OPTIMIZE; all is checked (ON=s3: on S3)
 	@$(if $(filter s3,$(ON)),$(BIN)/python tests/servers/install.py && $(BIN)/python tests/servers/demo.py,$(BIN)/refdelta demo)
@@ -88,7 +85,7 @@ environments: setup  ## the tests of make check with the newest and the lowest v
 	$(BIN)/nox $(if $(SESSIONS),-s $(SESSIONS)) $(if $(ARGS),-- $(ARGS))
 
 libraries: setup  ## libraries that use deltalake, with refdelta in its place (minutes; LIBRARIES=dlt for one)
-	$(BIN)/nox -s libraries -- $(LIBRARIES)
+	$(BIN)/nox -s "libraries$(if $(LIBRARIES),($(LIBRARIES)))"
 
 findings: setup  ## surprises of other libraries, formats and stores, run again (minutes; NAME= for one)
 	@findings/run $(NAME)

@@ -76,7 +76,7 @@ def parts(seed: int) -> list[Part]:
         Part("tests", "every test and every example", (*pytest, "--hypothesis-seed", str(seed)), 6 * HOURS),
     ]
     found += [
-        Part(f"environment-{name}", about, (python, "-m", "nox", "-s", name), 2 * HOURS)
+        Part(f"environment-{name}", about, (python, "-m", "nox", "-s", name, "--", "--today"), 2 * HOURS)
         for name, about in ENVIRONMENTS.items()
     ]
     for name, search in searches.SEARCHES.items():
@@ -89,10 +89,11 @@ def parts(seed: int) -> list[Part]:
 
 
 ENVIRONMENTS = {
-    "newest": "the tests of make check with the newest versions that are allowed",
+    "newest": "the tests of make check with the newest versions of the day",
     "floors": "the tests of make check with the lowest declared versions",
+    "pythons": "the tests of make check with other versions of Python",
     "documents": "the blocks of each page, with just what the page installs",
-    "recipes": "the recipes for Airflow, Dagster, Prefect and dbt",
+    "recipes": "the recipes for schedulers",
     "libraries": "libraries that use deltalake, with refdelta in its place",
 }
 

@@ -1,5 +1,6 @@
-"""``make casts``: the tables of ``docs/guide/casts.md``, by asking refdelta and deltalake what they store.
-``CASTS=--spark`` asks delta-spark again, whose answers are kept in ``casts_in_spark.json``.
+"""``make generate NAME=casts``: the tables of ``docs/guide/casts.md``, by asking refdelta and deltalake what they
+store.
+``ARGS=--spark`` asks delta-spark again, whose answers are kept in ``casts_in_spark.json``.
 
 Each pair of types is asked with values that the column's type has and with values that it does not have.
 """
@@ -275,7 +276,7 @@ def _ask_spark() -> None:
     finally:
         oracle.stop_session(session)
     versions = {"spark": pyspark.__version__, "delta-spark": oracle.MAVEN_PACKAGE.split(":")[-1]}
-    whole = {"command": "make casts CASTS=--spark", "versions": versions, "signs": found}
+    whole = {"command": "make generate NAME=casts ARGS=--spark", "versions": versions, "signs": found}
     RECORD.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""``make claims``: the table in ``spec_notes/other_writers.md``, from :mod:`refdelta.core.log.claims`."""
+"""``make generate NAME=claims``: the table in ``spec_notes/other_writers.md``, from :mod:`refdelta.core.log.claims`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make map``: the rooms of ``docs/map.md``, and their drawing, from the imports of the code.
+"""``make generate NAME=map``: the rooms of ``docs/map.md``, and their drawing, from the imports of the code.
 
 A room is a folder of ``refdelta``, or of ``core``, ``engine`` or ``operations``. The page and
 ``docs/pictures/map.svg`` are compared with the code by ``tests/packaging/test_code_map.py``.

@@ -1,4 +1,5 @@
-"""``make commit-protocol``: the commits of ``docs/commit-protocol.md``, section 10, as this engine writes them.
+"""``make generate NAME=commit-protocol``: the commits of ``docs/commit-protocol.md``, section 10, as this engine writes
+them.
 
 Three commits are made in a new table. Ids, times, sizes of files and the version of the engine differ from run to run,
 and are replaced by fixed ones. ``tests/packaging/test_commit_examples.py`` makes them again, and compares.

@@ -1,4 +1,4 @@
-"""``make commit-protocol``: the tables and the diagram in ``docs/commit-protocol.md``, from the code.
+"""``make generate NAME=commit-protocol``: the tables and the diagram in ``docs/commit-protocol.md``, from the code.
 
 What stands between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is written anew; ``test_core.py`` fails where the
 document differs.

@@ -1,4 +1,5 @@
-"""``make corpus``: the right outcomes of each case of the corpus, by the judge, and one layout of its files.
+"""``make generate NAME=corpus``: the right outcomes of each case of the corpus, by the judge, and one layout of its
+files.
 
 ``smallest.json`` is written whole, by :mod:`smallest_cases`; ``docs/conformance.md`` gets the numbers of cases.
 """

@@ -1,4 +1,5 @@
-"""``make features``: the table ``spec_notes/features.md``, from the registry and from ``tests/features.toml``.
+"""``make generate NAME=features``: the table ``spec_notes/features.md``, from the registry and from
+``tests/features.toml``.
 
 The registry (``refdelta/table/features.py``) says what this engine reads and writes; the file of tests says for
 each feature which tests hold that against tables of which writer. Ends with status 1 where a test does not exist.
@@ -24,7 +25,7 @@ TABLE = ROOT / "spec_notes" / "features.md"
 
 HEAD = """# Table features
 
-Written by `make features`, from the registry of the engine, [refdelta/table/features.py][registry],
+Written by `make generate NAME=features`, from the registry of the engine, [refdelta/table/features.py][registry],
 and the list of tests, [tests/features.toml](../tests/features.toml); do not edit it here.
 
 A table *supports* a feature that its protocol names or implies, and *uses* it by its properties,

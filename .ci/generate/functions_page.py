@@ -1,4 +1,4 @@
-"""``make reference``: the page ``docs/functions.md``, whose results are computed while it is written."""
+"""``make generate NAME=reference``: the page ``docs/functions.md``, whose results are computed while it is written."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "functions.md"
 
 _HEAD = """# Functions of SQL
 
-Written by `make reference`; a test fails where it differs. These are the functions of predicates, assigned values and
-other [SQL expressions](reference.md#sql-expressions), with an example and its result. They have the values of Spark 4
-with its ANSI errors, and are compared with it over random rows. Other names are refused, with the nearest one of these.
+Written by `make generate NAME=reference`; a test fails where it differs. These are the functions of predicates,
+assigned values and other [SQL expressions](reference.md#sql-expressions), with an example and its result. They have the
+values of Spark 4 with its ANSI errors, and are compared with it over random rows. Other names are refused, with the
+nearest one of these.
 
 Arguments called `pattern`, `part`, `format`, `unit`, `limit`, `count` or `charset` are constants. A null argument makes
 a null, except where a function is there for nulls. Times are in UTC.

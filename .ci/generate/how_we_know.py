@@ -1,4 +1,4 @@
-"""``make how-we-know``: the sizes in ``docs/how-we-know.md``, from the tests themselves."""
+"""``make generate NAME=how-we-know``: the sizes in ``docs/how-we-know.md``, from the tests themselves."""
 
 from __future__ import annotations
 

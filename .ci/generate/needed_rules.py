@@ -1,4 +1,5 @@
-"""``make needed-rules``: the table in ``docs/conformance.md`` of the cases that need each rule of conflict.
+"""``make generate NAME=needed-rules``: the table in ``docs/conformance.md`` of the cases that need each rule of
+conflict.
 
 A case needs a rule if the rule refuses a transaction of it, and the case is wrong on refdelta without the rule. Where
 other rules refuse the same transaction then, they are left out with it. ``tests/conformance/needed_rules.json`` keeps

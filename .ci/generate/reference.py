@@ -1,4 +1,4 @@
-"""``make reference``: the page ``docs/reference.md``, from the code.
+"""``make generate NAME=reference``: the page ``docs/reference.md``, from the code.
 
 Classes are found through the public names, as their users reach them: ``type(table.alter)`` and not a path of a module.
 """
@@ -35,8 +35,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 _HEAD = """# Reference
 
-Written by `make reference` from the code; a test fails where it differs. This is the summary: the site that `make docs`
-builds has a page for each class, with arguments, types, defaults, results, errors and examples, as
+Written by `make generate NAME=reference` from the code; a test fails where it differs. This is the summary: the site
+that `make docs` builds has a page for each class, with arguments, types, defaults, results, errors and examples, as
 `help(refdelta.DeltaTable.merge)` shows them in Python.
 """
 

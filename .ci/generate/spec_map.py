@@ -1,4 +1,4 @@
-"""``make spec-map``: how many clauses of the contracts have code and a test, and which do not.
+"""``make generate NAME=spec-map``: how many clauses of the contracts have code and a test, and which do not.
 
 Reads ``spec_notes/clauses.md``, ``concurrency.md`` and ``acid.md`` there. A row has an id, a clause, and in its last
 two columns code and tests: ``file`` or ``file::name``, several separated by commas. It is covered if the code is there

@@ -1,4 +1,4 @@
-"""``make pictures``: the picture of the guide's page on timelines, ``timeline.svg``.
+"""``make generate NAME=pictures``: the picture of the guide's page on timelines, ``timeline.svg``.
 
 Four people change one table; the log is a real one, but for its times.
 """

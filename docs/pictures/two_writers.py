@@ -1,4 +1,4 @@
-"""``make pictures``: the picture of the README, ``two-writers.svg``.
+"""``make generate NAME=pictures``: the picture of the README, ``two-writers.svg``.
 
 Three versions of a table, a card each, and the two transactions that make the second and the third of them.
 """

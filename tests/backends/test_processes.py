@@ -20,7 +20,7 @@ from tiers import budget
 
 PROCESSES = 10
 SEED = 20261121
-FULL = os.environ.get("REFDELTA_RACES") == "full"  # as `make races` has it
+FULL = os.environ.get("REFDELTA_RACES") == "full"  # as `make search NAME=races` has it
 APPENDS = {"s3_server": 50 if FULL else 10, "azure_server": 25 if FULL else 4}
 STATEMENTS = {"s3_server": 20 if FULL else 4, "azure_server": 8 if FULL else 2}
 SERIALIZABLE = {"delta.isolationLevel": "Serializable"}

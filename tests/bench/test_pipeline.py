@@ -1,4 +1,4 @@
-"""`make pipeline`: its raw files, who judges it, what it tells, and a run of all of it at a small scale."""
+"""`make bench WHAT=pipeline`: its raw files, who judges it, what it tells, and a run of all of it at a small scale."""
 
 import argparse
 import json

@@ -1,7 +1,7 @@
 """A table of Unity Catalog's kind that refdelta did not write: test data of Delta Kernel's crate
 ``delta-kernel-unity-catalog``, pinned, with version 0 published and the versions 1 and 2 staged.
 
-``make clients`` fetches it by cargo; no tier does.
+``make search NAME=clients`` fetches it by cargo; no tier does.
 """
 
 import os
@@ -31,7 +31,7 @@ def folder(tmp_path):
     """A copy of the table."""
     cargo = shutil.which("cargo")
     if cargo is None or not os.environ.get("REFDELTA_RUST"):
-        pytest.skip("`make clients` runs it; it needs cargo (https://rustup.rs)")
+        pytest.skip("`make search NAME=clients` runs it; it needs cargo (https://rustup.rs)")
     subprocess.run([cargo, "info", "-q", f"{CRATE}@{VERSION}"], cwd=tmp_path, check=True, capture_output=True)
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
     (archive, *_) = home.glob(f"registry/cache/*/{CRATE}-{VERSION}.crate")

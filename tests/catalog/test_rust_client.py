@@ -1,7 +1,7 @@
 """``refdelta serve`` under the Rust client that comes with Delta Kernel: ``unity-catalog-delta-rest-client``, pinned.
 
-Cargo builds the program of ``rust_client`` once, into the cache of the project, which takes minutes: ``make clients``
-runs this, and no tier does.
+Cargo builds the program of ``rust_client`` once, into the cache of the project, which takes minutes: ``make search
+NAME=clients`` runs this, and no tier does.
 """
 
 import json
@@ -32,7 +32,7 @@ def program():
     """The program."""
     cargo = shutil.which("cargo")
     if cargo is None or not os.environ.get("REFDELTA_RUST"):
-        pytest.skip("`make clients` runs it; it needs cargo (https://rustup.rs)")
+        pytest.skip("`make search NAME=clients` runs it; it needs cargo (https://rustup.rs)")
     target = Path(os.environ["REFDELTA_CACHE"]) / "rust_client"
     command = [cargo, "build", "-q", "--locked", "--manifest-path", str(SOURCE / "Cargo.toml")]
     done = subprocess.run([*command, "--target-dir", str(target)], capture_output=True, text=True, check=False)

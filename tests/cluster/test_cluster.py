@@ -1,5 +1,5 @@
 """refdelta on a Spark cluster: executors, tasks and jobs are killed under its statements, drivers under its streams. By
-hundreds: ``make kills-cluster``.
+hundreds: ``make search NAME=kills-cluster``.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ FILES = [path for path in sorted(CORPUS.glob("*.json")) if path.name != SCHEMA]
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_file_satisfies_the_schema_and_is_as_make_corpus_writes_it(path):
     jsonschema.validate(json.loads(path.read_text()), json.loads((CORPUS / SCHEMA).read_text()))
-    assert path.read_text() == corpus.document(path), "run make corpus"
+    assert path.read_text() == corpus.document(path), "run make generate NAME=corpus"
     assert path.name == TABLES or all(case.expected for case in cases(path))
 
 
@@ -41,7 +41,7 @@ def test_the_smallest_cases_are_those_that_are_found_by_trying_all():
 @pytest.mark.tier("test")
 def test_the_page_has_the_numbers_of_cases():
     text = corpus.PAGE.read_text()
-    assert text == corpus.page(text), "run make corpus"
+    assert text == corpus.page(text), "run make generate NAME=corpus"
 
 
 def test_there_is_a_case_for_each_verdict_at_each_level():

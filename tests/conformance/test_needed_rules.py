@@ -38,4 +38,4 @@ def test_without_a_rule_a_case_is_wrong(rule):
 @pytest.mark.sample(check=4, test=20)
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
 def test_a_case_needs_the_rules_that_were_found(case):
-    assert needed_rules.needed(case) == FOUND.get(case.id, {}), "run make needed-rules"
+    assert needed_rules.needed(case) == FOUND.get(case.id, {}), "run make generate NAME=needed-rules"

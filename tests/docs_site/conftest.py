@@ -48,7 +48,7 @@ def site(tmp_path_factory):
 
 
 def most():
-    """The most transactions of a history: four in ``make test-all``, since their outcomes take ten seconds."""
+    """The most transactions of a history: four at night, since their outcomes take ten seconds."""
     return 3 if tiers.chosen() == tiers.TEST else 4
 
 

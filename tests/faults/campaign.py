@@ -1,4 +1,5 @@
-"""Many requests that meet a fault, on S3, Azure and GCS, and what came of it. ``make faults`` is this program.
+"""Many requests that meet a fault, on S3, Azure and GCS, and what came of it. ``make search NAME=faults`` is this
+program.
 
     python -m faults.campaign [--faults 1200] [--kills 20] [--seed N] [--server s3|azure|gcs|all]
 

@@ -32,7 +32,7 @@ def server(request, monkeypatch):
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("server", [*_SERVERS, "s3 by obstore", "azure by obstore"], indirect=True)
 def test_one_fault_at_a_time(server):
-    # Azure meets one half of them, the others the other; `make faults` has all.
+    # Azure meets one half of them, the others the other; `make search NAME=faults` has all.
     met = some([*aims()][server.scheme != "abfs" :: 2], check=0, test=40)
     result = fly_all(server, met)
     assert result.wrong == []

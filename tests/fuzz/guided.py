@@ -1,8 +1,8 @@
 """``python -m fuzz.guided TARGET FOLDER [options]``: the same targets, led by the branches that inputs take.
 
 It needs Atheris (``pip install atheris``), which is no dependency of the project: nothing else here does. FOLDER gets
-the inputs that reach something new; what is put into ``corpus/TARGET`` is tried by ``make fuzz``. Options are those of
-libFuzzer, such as ``-runs`` and ``-max_total_time``.
+the inputs that reach something new; what is put into ``corpus/TARGET`` is tried by ``make search NAME=fuzz``. Options
+are those of libFuzzer, such as ``-runs`` and ``-max_total_time``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A short run of every fuzz target of our own readers, with its corpus.
 
-``make fuzz`` is the long one, and also has the targets that go on to another library.
+``make search NAME=fuzz`` is the long one, and also has the targets that go on to another library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``make growth``: inputs that grow, and what they cost those who read them.
+"""``make search NAME=growth``: inputs that grow, and what they cost those who read them.
 
     python -m growth [--texts 200] [--commits 100] [--tables 300] [--seed 1] [--only NAME] [--longest 65536]
 

@@ -1,4 +1,4 @@
-"""Inputs that grow, in small; ``make growth`` is the long search."""
+"""Inputs that grow, in small; ``make search NAME=growth`` is the long search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill writers at random moments, many times: ``python -m kills [KILLS] [SEED]``, or ``make kills``.
+"""Kill writers at random moments, many times: ``python -m kills [KILLS] [SEED]``, or ``make search NAME=kills``.
 
 Half of the kills are on local disk, half on S3, in tables of each layout. At the end delta-spark reads every table,
 those on S3 from the folder that the server serves. Prints what was killed at what, and fails where anything was lost,

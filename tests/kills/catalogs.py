@@ -1,6 +1,6 @@
 """Kill writers, maintainers and publishers of catalog-managed tables, and restart PostgreSQL under their load; then
 programs that drop and recreate tables of one name, and databases that are restored from copies (:mod:`kills.lives`):
-``python -m kills.catalogs [KILLS] [SEED]``, or ``make kills-catalogs``.
+``python -m kills.catalogs [KILLS] [SEED]``, or ``make search NAME=kills-catalogs``.
 
 What is ratified is read from the tables of the database and what is published from the folder, both without the engine.
 Prints what was killed at what, and fails where anything was lost, doubled or torn.

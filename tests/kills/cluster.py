@@ -1,5 +1,5 @@
 """Statements and streams on a Spark cluster of this machine whose executors, tasks, jobs and drivers are killed:
-``python -m kills.cluster [KILLS] [SEED]``, or ``make kills-cluster``.
+``python -m kills.cluster [KILLS] [SEED]``, or ``make search NAME=kills-cluster``.
 
 Of each kind of statement in each kind of trouble so many rounds are drawn (:mod:`cluster.rounds`), beside writers
 outside of Spark; and a sixth as many drivers of a stream of MERGEs are killed (:mod:`cluster.killed_merges`). Prints

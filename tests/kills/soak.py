@@ -1,5 +1,5 @@
 """Tables of one folder are made, written by two libraries, removed and made anew, for a long time, while the background
-work of those that are gone goes on: ``python -m kills.soak [SECONDS] [SEED]``, or ``make soak``.
+work of those that are gone goes on: ``python -m kills.soak [SECONDS] [SEED]``, or ``make search NAME=soak``.
 
 Two processes take turns at a few places, under a lock of each place, so that it is known what each table has to hold.
 The lock does not cover the work after the acknowledgement: nobody waits for it. A place is removed, moved away, or, if

@@ -1,5 +1,5 @@
 """Processes that are killed while they write to a catalog-managed table, and PostgreSQL restarted under their load. By
-hundreds: ``make kills-catalogs``.
+hundreds: ``make search NAME=kills-catalogs``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Processes that are killed while they work at a table on S3.
 
-On local disk: tests/api/test_killed.py. Read by delta-spark: tests/oracle/test_kills.py. By hundreds: ``make kills``.
+On local disk: tests/api/test_killed.py. Read by delta-spark: tests/oracle/test_kills.py. By hundreds: ``make search
+NAME=kills``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """delta-spark's own optimistic transactions on the histories of the precision table.
 
 The second operation begins in delta-spark, at the root of the table; then the log gets the first one's commit, as the
-engine made it; then delta-spark commits what the engine has staged for the second. ``make precision-spark`` asks it
-about every history that the judge accepts and writes the answers down, so that the table itself needs no Java.
+engine made it; then delta-spark commits what the engine has staged for the second. ``make search NAME=precision-spark``
+asks it about every history that the judge accepts and writes the answers down, so that the table itself needs no Java.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LETTERS = {
 }
 
 HEAD = """\
-# What delta-spark makes of the histories of the precision table. Written by `make precision-spark`.
+# What delta-spark makes of the histories of the precision table. Written by `make search NAME=precision-spark`.
 # A row is the operation that has committed; its letters are those that want to commit behind it, in the order of the
 # rows: c commits, . was not asked since the judge rejects it or nothing is written, the others are exceptions:
 # """ + ", ".join(f"{letter} {error}" for error, letter in LETTERS.items() if error)  # fmt: skip

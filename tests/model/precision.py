@@ -49,7 +49,7 @@ histories that the judge accepts are counted.
 - **Plain**: plain checking by files conflicts over the removal of any file that statistics did not
   rule out for a read, and over any new file that its partition does not rule out. A file that gets
   another deletion vector is removed and new.
-- **delta-spark**: its own optimistic transactions (`make precision-spark`). The second operation
+- **delta-spark**: its own optimistic transactions (`make search NAME=precision-spark`). The second operation
   reads by its predicate, then the first one's commit is put into the log as the engine made it,
   then delta-spark commits what the engine has staged. Of a MERGE the predicate is the keys of its
   source, although delta-spark's own MERGE would go through all files here. It stays below plain
@@ -102,7 +102,7 @@ def measure(engine: Engine, cases: Sequence[Case] = ALL) -> Table:
         cell = Cell(all=1)
         if accepts(supposed(winner, staged), engine.level):
             answer = answers[first.name, second.name] if answers is not None else ""
-            assert answer != delta_spark.UNASKED, "run make precision-spark"
+            assert answer != delta_spark.UNASKED, "run make search NAME=precision-spark"
             cell = Cell(1, 1, commits, plain.accepts(engine, winner, staged), answer == delta_spark.COMMITS)
         else:
             assert not commits

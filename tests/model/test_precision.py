@@ -74,7 +74,7 @@ def test_no_cell_is_lower_where_rows_are_tracked(level):
 @pytest.mark.tier("nightly")
 @pytest.mark.spark
 def test_delta_spark_does_what_is_written_down(spark, fresh_path):
-    """A few of the histories once more; all of them are `make precision-spark`."""
+    """A few of the histories once more; all of them are `make search NAME=precision-spark`."""
     asked = dict.fromkeys((level, layout.table) for level, layout in TABLES)
     every = [(table, pair) for table in asked for pair in delta_spark.histories(tables.engine(*table))]
     some = every[::221]

@@ -28,7 +28,7 @@ def of_the_page():
 def test_the_page_is_that_of_the_answers():
     found = of_the_page()
     text = casts_page.PAGE.read_text()
-    assert casts_page.page(text, found) == text, "run make casts"
+    assert casts_page.page(text, found) == text, "run make generate NAME=casts"
     assert found["delta-spark"] == casts_page.recorded()
     assert found["delta-spark"].keys() == set(map(" > ".join, casts_page.pairs(unsigned=False)))
     assert found["refdelta"].keys() == found["deltalake"].keys() == {f"{one} > {other}" for one, other in PAIRS}

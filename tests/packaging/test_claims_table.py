@@ -12,7 +12,7 @@ claims_table = generator("claims_table")
 
 def test_the_document_is_up_to_date():
     text = claims_table.DOCUMENT.read_text()
-    assert claims_table.document(text) == text, "run make claims"
+    assert claims_table.document(text) == text, "run make generate NAME=claims"
 
 
 def test_a_claim_has_a_conclusion_and_stands_once():

@@ -14,8 +14,8 @@ PAGE = map_.PAGE.read_text()
 
 @pytest.mark.tier("test")
 def test_the_page_and_the_drawing_show_the_imports_of_the_code():
-    assert map_.page(PAGE) == PAGE, "run make map"
-    assert map_.PICTURE.read_text() == map_.drawing(), "run make map"
+    assert map_.page(PAGE) == PAGE, "run make generate NAME=map"
+    assert map_.PICTURE.read_text() == map_.drawing(), "run make generate NAME=map"
 
 
 @pytest.mark.tier("test")

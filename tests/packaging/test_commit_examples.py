@@ -31,7 +31,7 @@ def folded(name, version):
 
 
 def test_the_page_shows_the_commits_that_the_engine_writes():
-    assert wire.document(PAGE) == PAGE, "run make commit-protocol"
+    assert wire.document(PAGE) == PAGE, "run make generate NAME=commit-protocol"
 
 
 def test_the_fields_of_the_page_are_those_that_the_rules_read():

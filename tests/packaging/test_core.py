@@ -48,7 +48,7 @@ def test_it_loads_no_library_for_files_or_sql_and_no_other_package_of_refdelta()
 
 def test_the_document_is_what_the_code_says():
     text = core_document.DOCUMENT.read_text()
-    assert core_document.document(text) == text, "run make commit-protocol"
+    assert core_document.document(text) == text, "run make generate NAME=commit-protocol"
 
 
 def test_the_document_names_each_module_once_in_an_order_to_read():

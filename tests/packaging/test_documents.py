@@ -51,7 +51,7 @@ def test_every_page_of_the_guide_is_run_or_is_known_to_have_no_python():
         assert len(page_blocks.PYTHON.findall(page.read_text())) == page.read_text().count("```python"), page
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.spark(apart=True)
 def test_the_example_on_spark_runs(tmp_path):
     if missing := oracle.availability():
@@ -73,8 +73,7 @@ def test_commands_are_shown_on_one_page_only():
     }
 
 
-@pytest.mark.tier("all")
-@pytest.mark.whole
+@pytest.mark.tier("nightly")
 def test_the_commands_print_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page_blocks.run_commands(COMMANDS)
@@ -139,23 +138,23 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn():
     drawn = two_writers.svg(two_writers.draw(), two_writers.TITLE)
     assert drawn == two_writers.svg(two_writers.draw(), two_writers.TITLE)
     words = re.compile(r"<text [^>]*>(.*?)</text>", re.DOTALL)
-    assert words.findall(two_writers.PICTURE.read_text()) == words.findall(drawn), "run make pictures"
+    assert words.findall(two_writers.PICTURE.read_text()) == words.findall(drawn), "run make generate NAME=pictures"
     assert f"]({two_writers.PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text()
 
 
 def test_the_picture_of_a_timeline_is_the_one_that_is_drawn():
-    assert timeline.draw() == timeline.PICTURE.read_text(), "run make pictures"
+    assert timeline.draw() == timeline.PICTURE.read_text(), "run make generate NAME=pictures"
 
 
 # --- the reference ---
 
 
 def test_the_reference_is_what_the_code_says():
-    assert reference.page() == reference.PAGE.read_text(), "run make reference"
+    assert reference.page() == reference.PAGE.read_text(), "run make generate NAME=reference"
 
 
 def test_the_page_of_functions_is_what_the_code_says_and_has_every_name():
-    assert functions_page.page() == functions_page.PAGE.read_text(), "run make reference"
+    assert functions_page.page() == functions_page.PAGE.read_text(), "run make generate NAME=reference"
     assert functions_page.names() == KNOWN
 
 

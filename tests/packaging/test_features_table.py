@@ -9,7 +9,7 @@ TESTS = features_table.tests_of(features_table.TESTS.read_text())
 
 
 def test_the_document_is_that_of_the_registry():
-    assert features_table.TABLE.read_text() == features_table.table(REGISTRY, TESTS), "say make features"
+    assert features_table.TABLE.read_text() == features_table.table(REGISTRY, TESTS), "say make generate NAME=features"
 
 
 def test_each_feature_that_is_written_has_tests_that_exist():

@@ -14,7 +14,7 @@ how_we_know = generator("how_we_know")
 @pytest.mark.tier("test")
 def test_its_sizes_are_those_of_the_tests():
     text = how_we_know.DOCUMENT.read_text()
-    assert how_we_know.document(text) == text, "run make how-we-know"
+    assert how_we_know.document(text) == text, "run make generate NAME=how-we-know"
 
 
 def test_no_machine_is_without_a_size():

@@ -1,4 +1,4 @@
-"""Every setting of a session, one at a time: ``python -m spark.settings``, or ``make spark-settings``.
+"""Every setting of a session, one at a time: ``python -m spark.settings``, or ``make search NAME=spark-settings``.
 
     python -m spark.settings [--only TEXT] [--internal] [--together 8] [--part 1/2]
 

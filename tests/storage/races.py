@@ -1,4 +1,4 @@
-"""Many races of many writers in several processes for one object each: ``make puts``.
+"""Many races of many writers in several processes for one object each: ``make search NAME=puts``.
 
 Prints a row for each kind of place: how many races there were, how many writers in each, and how many races exactly one
 writer won, which is all of them or the run fails.

@@ -1,7 +1,7 @@
 """Each table that a test leaves in its folder is verified, and the test fails where the table is not sound.
 
-The tests of ``tests/api`` have it always, log only (in the tier ``check`` a third of them); ``make verify`` has it read
-the data, too. Tests that leave a
+The tests of ``tests/api`` have it always, log only (in the tier ``check`` a third of them); ``make search NAME=verify``
+has it read the data, too. Tests that leave a
 table that they have broken, or written as another engine would have, are marked ``breaks_tables``. Any other tests have
 it by ``pytest -p verifier.every_table``.
 """

@@ -3,7 +3,8 @@
 A commit states more than its files: statistics, ``dataChange``, ``isBlindAppend`` and so on. Where such a statement is
 wrong, rows are lost to filters, to DML and to the conflict rules. So each field has a row in :data:`TABLE`, by writer,
 with the conclusion and its margin; the functions below apply it. Pruning, DML, the conflict rules and lazy readers call
-them, and contain no such decision themselves. ``make claims`` writes the table into ``spec_notes/other_writers.md``.
+them, and contain no such decision themselves. ``make generate NAME=claims`` writes the table into
+``spec_notes/other_writers.md``.
 
 **Bounds.** A bound is believed to the last digit only where this engine wrote it. The evidence is a member of the
 statistics themselves, :data:`EXACT_BOUNDS`. It stays with the bounds where another engine copies the text, and it is
