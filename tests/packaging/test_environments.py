@@ -9,12 +9,12 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-import yaml
 
 from by_path import loaded
 
 ROOT = Path(__file__).parents[2]
 noxfile = loaded(ROOT / "noxfile.py")
+nightly = loaded(ROOT / ".ci" / "nightly.py")
 
 
 def test_the_lowest_versions_are_all_that_are_declared():
@@ -119,14 +119,6 @@ def test_the_page_of_recipes_has_each_scheduler_that_is_installed_for_it():
     assert titles == {"the jobs", *noxfile.RECIPES, "aws lambda"}
 
 
-def test_each_week_all_recipes_and_libraries_are_tried_with_the_versions_of_the_day():
-    jobs = yaml.safe_load((ROOT / ".github/workflows/newest.yml").read_text())["jobs"]
-    for name, variable, of in (("recipes", "tool", noxfile.RECIPES), ("libraries", "library", noxfile.LIBRARIES)):
-        assert jobs[name]["strategy"]["matrix"][variable] == list(of)
-        command = f'.venv/bin/nox -s "{name}(${{{{ matrix.{variable} }}}})" -- --today'
-        assert jobs[name]["steps"][-1] == {"run": command}
-
-
 def test_the_sessions_that_are_named_elsewhere_are_there():
     listed = subprocess.run(
         [sys.executable, "-m", "nox", "-l"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -136,8 +128,8 @@ def test_the_sessions_that_are_named_elsewhere_are_there():
     named = set()
     for file in ("Makefile", ".ci/run", "CONTRIBUTING.md", "docs/guide/other-libraries.md"):
         found = re.findall(r"\bnox (?:--\S+ )*-s ([^`\n]+?)(?= -|`| \$|$)", (ROOT / file).read_text(), re.MULTILINE)
-        named |= {name for names in found for name in shlex.split(names)}
-    assert {"beside", "libraries"} <= named <= there
+        named |= {name for names in found if "$" not in names for name in shlex.split(names)}
+    assert {"newest", "floors", "documents"} <= named | nightly.ENVIRONMENTS.keys() <= there
 
 
 @pytest.mark.parametrize(("chosen", "servers"), [("-k appends", False), ("-k 's3 or log'", True), ("", True)])
