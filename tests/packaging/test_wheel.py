@@ -126,6 +126,7 @@ def test_the_source_distribution_holds_what_it_takes_to_work_on_it(built):
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {"Makefile", "constraints.txt", "README.md", "LICENSE", "pyproject.toml", ".ci/run", "tests/conftest.py"}
+    expected |= {"noxfile.py", ".pre-commit-config.yaml", ".mdformat.toml"}
     assert expected <= names
     assert not [name for name in names if name.startswith((".venv", ".cache", "demo-table"))]
     assert {"refdelta/core/pyproject.toml", "refdelta/core/README.md"} <= names
