@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -323,6 +326,85 @@ def test_arguments_that_deltalake_refuses(table, library):
         table.create_write_transaction([{"path": "x"}], "append", table.schema())
     with pytest.raises(TypeError, match="values for 'full'"), pytest.warns(DeprecationWarning, match="position"):
         table.vacuum(None, True, True, None, None, True, full=True)
+
+
+def by_position(library, uri):
+    """Statements with arguments by position that should be named."""
+    table = library.DeltaTable(uri)
+    notes = library.CommitProperties(custom_metadata={"by": "position"})
+    nothing = (None,) * 5
+    return {
+        "create": lambda: library.DeltaTable.create(f"{uri}/new", table.schema(), "error", *nothing, notes),
+        "delete": lambda: table.delete("id = 1", None, None, notes),
+        "add_columns": lambda: table.alter.add_columns(library.Field("more", "long"), notes),
+        "add_constraint": lambda: table.alter.add_constraint({"some": "id > 0"}, None, notes),
+        "compact": lambda: table.optimize.compact(*nothing, None, None, None, notes),
+    }
+
+
+@BOTH
+@pytest.mark.parametrize("statement", ["create", "delete", "add_columns", "add_constraint", "compact"])
+def test_commit_properties_by_position_hold_and_warn_at_the_line_of_the_call(table, library, statement):
+    uri = table.table_uri
+    library.write_deltalake(uri, ROWS, mode="append")
+    with pytest.warns(DeprecationWarning, match=rf"{statement}\(\)") as warned:
+        by_position(library, uri)[statement]()
+    assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
+    changed = library.DeltaTable(f"{uri}/new" if statement == "create" else uri)
+    assert changed.history(1)[0]["by"] == "position"
+
+
+@BOTH
+@pytest.mark.filterwarnings("ignore:.*position:DeprecationWarning")
+def test_arguments_by_position_and_by_name(tmp_path, library):
+    schema = library.Schema.from_arrow(ROWS.schema)
+
+    def create(name, *commit, **named):
+        path = str(tmp_path / name)
+        return library.DeltaTable.create(path, schema, "error", None, None, None, {"x": "y"}, None, *commit, **named)
+
+    notes, steps = library.CommitProperties(), library.PostCommitHookProperties()
+    table = create("lenient", notes, steps, False)
+    assert table.metadata().configuration == {"x": "y"}
+    table.delete("id = 1", None, None, commit_properties=notes)
+    assert table.vacuum(None, True, True, None, None, True, [0]) == []
+    for refused, text in (
+        (lambda: create("both", notes, commit_properties=notes), "values for 'commit_properties'"),
+        (lambda: create("more", None, None, False, None), "positional|by position"),
+        (lambda: table.delete("id = 1", None, steps, post_commithook_properties=steps), "values for 'post_commit"),
+        (lambda: table.delete("id = 1", None, None, None, None), "takes at most 2"),
+        (
+            lambda: table.vacuum(None, True, True, None, None, True, [0], keep_versions=[0]),
+            "values for 'keep_versions'",
+        ),
+        (lambda: table.vacuum(None, True, True, None, None, True, [0], None), "positional|by position"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            refused()
+
+
+@BOTH
+def test_partition_values_as_text(library):
+    text_of = importlib.import_module(f"{library.__name__}._util").encode_partition_value
+    east = timezone(timedelta(hours=2))
+    for value, text in (
+        ("", ""),
+        ("é", "é"),
+        (True, "true"),
+        (-3, "-3"),
+        (0.1, "0.1"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (datetime(2020, 1, 2, 3), "2020-01-02 03:00:00"),
+        (datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=east), "2020-01-02 03:04:05.000006+02:00"),
+        (b"a\x00\xff", "a\x00\xff"),
+        (b"\\u0041", "A"),
+        (np.float64(1.5), "1.5"),
+        (np.str_("a"), "a"),
+    ):
+        assert text_of(value) == text
+    for other in (None, time(1), Decimal(1), [1]):
+        with pytest.raises(ValueError, match="partition value"):
+            text_of(other)
 
 
 @pytest.mark.parametrize("library", [compat], ids=["compat"])

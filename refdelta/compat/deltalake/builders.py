@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from refdelta.compat.deltalake.commit import (
     HOOKS_FIRST,
+    HOOKS_LAST,
     CommitProperties,
     PostCommitHookProperties,
     metrics_of,
@@ -160,7 +161,9 @@ class TableAlterer:
         self.table = table
 
     def _run(self, method: str, args: tuple[Any, ...], commit: Any, hooks: Any, *values: Any, **named: Any) -> None:
-        options = options_of(method, args, commit, hooks)
+        # deltalake's constraints, unlike its other ALTER statements, took the steps after the commit first.
+        order = HOOKS_FIRST if method in ("add_constraint", "drop_constraint") else HOOKS_LAST
+        options = options_of(method, args, commit, hooks, order)
         with statement():
             getattr(self.table.engine().alter, method)(*values, **named, **options)
 

@@ -71,6 +71,9 @@ class CommitProperties:
 HOOKS_FIRST = ("post_commithook_properties", "commit_properties")
 """The order of positional arguments of most statements, for :func:`options_of`."""
 
+HOOKS_LAST = ("commit_properties", "post_commithook_properties")
+"""The order of the others."""
+
 _SAID: set[str] = set()
 
 
@@ -91,7 +94,7 @@ def options_of(
     args: tuple[Any, ...],
     commit: CommitProperties | None,
     hooks: PostCommitHookProperties | None,
-    order: tuple[str, ...] = ("commit_properties", "post_commithook_properties"),
+    order: tuple[str, ...] = HOOKS_LAST,
 ) -> dict[str, Any]:
     """The options of a statement for refdelta; positional ones warn, as in deltalake.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import refdelta
 from refdelta.api.table import create_at
-from refdelta.compat.deltalake._util import legacy_argument
+from refdelta.compat.deltalake._util import by_position
 from refdelta.compat.deltalake.arrow import columns_of, given, stream, writable
 from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of deltalake.table
     TableAlterer,
@@ -240,9 +240,7 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table without rows; see :meth:`refdelta.DeltaTable.create`."""
         options = options_of("create", args[:2], commit_properties, post_commithook_properties)
-        strict = raise_if_key_not_exists
-        if len(args) > 2:
-            strict = legacy_argument("create", "raise_if_key_not_exists", args[2], raise_if_key_not_exists, True)
+        [strict] = by_position("create", args[2:], raise_if_key_not_exists=(raise_if_key_not_exists, True))
         if strict:
             known_properties(configuration or {})
         create_table(
@@ -586,10 +584,7 @@ class DeltaTable:
     ) -> list[str]:
         """Remove, or list, the files that no retained version needs."""
         options = options_of("vacuum", args[:2], commit_properties, post_commithook_properties, HOOKS_FIRST)
-        if len(args) > 2:
-            full = legacy_argument("vacuum", "full", args[2], full, False)
-        if len(args) > 3:
-            keep_versions = legacy_argument("vacuum", "keep_versions", args[3], keep_versions, None)
+        full, keep_versions = by_position("vacuum", args[2:], full=(full, False), keep_versions=(keep_versions, None))
         if retention_hours is not None and retention_hours < 0:
             raise InvalidArgumentError("The retention periods should be positive.")
         with statement():
