@@ -114,7 +114,9 @@ def compare(
         check(run(library, rival, *asked), wanted)
         names.append(rival)
     except Exception as error:  # noqa: BLE001 - whatever it says, it does not read this table
-        reason = str(error).splitlines()[0][:120]
+        reason = str(error).splitlines()[0]
+        # The text of a failed download names the host, which is that of the machine of the run.
+        reason = "its extension could not be fetched" if "://" in reason else reason[:120]
         note += f"; without {rival}: {reason}"
         print(f"{rival} is left out: {reason}", file=sys.stderr)
 
