@@ -36,12 +36,15 @@ from by_path import generator
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-PAGES = ("*.md", "docs/**/*.md", "refdelta/core/README.md", "bench/*.md", "tests/README.md", "spec_notes/**/*.md")
+PAGES = (
+    *("*.md", "docs/**/*.md", "refdelta/core/README.md", "bench/*.md", "findings/*.md", "tests/README.md"),
+    "spec_notes/**/*.md",
+)
 ASSETS = ("LICENSE", "bench/**/*.svg", *(f"docs/**/*.{ending}" for ending in ("svg", "png", "js", "css")))
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(\)|$)", re.MULTILINE)
 EVIDENCE = (
     *("docs/engines.md", "docs/field.md", "docs/findings/*", "docs/decisions/*", "spec_notes/*", "bench/*", "tests/*"),
-    *("CHANGELOG.md", "SECURITY.md"),
+    *("CHANGELOG.md", "SECURITY.md", "findings/*"),
 )
 BOOSTS = {**dict.fromkeys(EVIDENCE, 0.2), "docs/guide/*": 3, "docs/*.md": 2, "docs/reference/*": 2}
 """How much more a page counts in the search than others, by the first pattern: the guide before the evidence."""
@@ -135,7 +138,7 @@ def prepared(text: str, page: Path, source: Path, folders: set[Path]) -> str:
             return f"{opening}{os.path.relpath(folder_page(path), page.parent)}{closing}"
         if path.suffix == ".ipynb":
             return f"{opening}{Path(target).with_suffix('.md')}{anchor or ''}{closing}"
-        if path.suffix in {".py", ".toml", ".qnt"} and (ROOT / path).is_file():
+        if path.suffix in {".py", ".sh", ".toml", ".qnt"} and (ROOT / path).is_file():
             source_page(path, source)
             return f"{opening}{target}.md{closing}"
         return found[0]
@@ -150,7 +153,7 @@ def source_page(path: Path, source: Path) -> Path:
     page = Path(f"{path}.md")
     if not (source / page).exists():
         (source / page).parent.mkdir(parents=True, exist_ok=True)
-        language = {".py": "python", ".qnt": "text"}.get(path.suffix, path.suffix[1:])
+        language = {".py": "python", ".sh": "bash", ".qnt": "text"}.get(path.suffix, path.suffix[1:])
         body = (ROOT / path).read_text().rstrip()
         head = f"---\nsearch:\n  exclude: true\nhide:\n  - toc\n---\n\n# {path.name}\n\n`{path}`\n\n"
         (source / page).write_text(f'{head}````{language} linenums="1"\n{body}\n````\n')

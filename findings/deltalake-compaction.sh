@@ -1,8 +1,21 @@
-"""deltalake: a commit over a compaction of the same files doubles rows or brings them back.
+#!/usr/bin/env bash
+# deltalake: a commit over a compaction of the same files doubles rows, or brings them back.
+#
+# A good guess: of two handles of one version that both compact the table, or of which one compacts and the other
+# overwrites it, the later commit is refused, since both remove the same files. Instead both commit, without an error.
+# Seen with deltalake 1.6.6 on 2026-11-27, 2026-11-28 and 2026-11-29. More: docs/findings/deltalake-compaction.md.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
 
-Needs deltalake and pyarrow only: ``python deltalake_compaction.py``.
-"""
+install deltalake==1.6.6 pyarrow==26.0.1
 
+expect <<'END'
+deltalake 1.6.6
+two compactions: expected [0, 1, 2, 3], found [0, 0, 1, 1, 2, 2, 3, 3]
+an overwrite over a compaction: expected [13], found [0, 1, 2, 3, 13]
+END
+
+run <<'PYTHON'
 import tempfile
 
 import deltalake
@@ -35,3 +48,4 @@ first, second = DeltaTable(path), DeltaTable(path)
 first.optimize.compact()
 write_deltalake(second, pa.table({"k": [13]}), mode="overwrite")
 print("an overwrite over a compaction: expected [13], found", rows(path))
+PYTHON

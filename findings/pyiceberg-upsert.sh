@@ -1,8 +1,21 @@
-"""pyiceberg: two upserts of one key that is not there both insert it.
+#!/usr/bin/env bash
+# pyiceberg: two upserts of one key that is not there both insert it.
+#
+# A good guess: at the default isolation level, serializable, the second upsert of a stale handle is refused, or updates
+# the row of the first. Instead both commit, and the key is there twice.
+# Seen with pyiceberg 0.12.0 on 2026-11-27, 2026-11-28 and 2026-11-29. More: docs/findings/pyiceberg-upsert.md.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
 
-Needs pyiceberg with its SQL catalog, and pyarrow: ``python pyiceberg_upsert.py``.
-"""
+install 'pyiceberg[sql-sqlite]==0.12.0' pyarrow==26.0.1
 
+expect <<'END'
+pyiceberg 0.12.0
+the second upsert: committed
+rows of k = 7: expected 1, found 2
+END
+
+run <<'PYTHON'
 import tempfile
 
 import pyarrow as pa
@@ -26,3 +39,4 @@ rows = catalog.load_table("n.t").scan().to_arrow().to_pylist()
 print("pyiceberg", pyiceberg.__version__)
 print("the second upsert:", ended)
 print("rows of k = 7: expected 1, found", sum(row["k"] == 7 for row in rows))
+PYTHON
