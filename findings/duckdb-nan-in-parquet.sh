@@ -2,9 +2,9 @@
 # DuckDB: a filter on a column of a Parquet file by another writer loses its NaN rows.
 #
 # A good guess: NaN is greater than all numbers in DuckDB, and Parquet asks writers to leave NaN out of the bounds of a
-# column, so DuckDB does not conclude from bounds that there is no NaN. Instead it skips the row group: x > 5 and
-# x = 'nan', but also x <> 1 and even isnan(x), find nothing where the file has the row. In a table of DuckDB, and in
-# its own Parquet file, all of them find it.
+# column, so DuckDB does not conclude from bounds that there is no NaN. Instead x > 5 and x = 'nan', but also x <> 1 and
+# even isnan(x), find nothing where the file has the row. In a table of DuckDB, and in its own Parquet file, all of them
+# find it.
 # Seen with duckdb 2.0.1 and pyarrow 26.0.1 on 2026-11-29; with duckdb 1.5.5 all but isnan(x).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

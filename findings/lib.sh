@@ -18,11 +18,11 @@ java_17() {
     [[ ${version:-0} -ge 17 ]] || not_run 'Java 17 or later is needed'
 }
 
-# install_spark: delta-spark, and for the program the module `session`, whose `spark` is a session with these settings besides.
-# Spark fetches the JARs from Maven Central, but for those that it has itself.
+# install_spark [PACKAGE==VERSION...]: delta-spark, further packages, and for the program a module `session`, in which
+# `spark` is a session of Spark. Spark fetches the JARs from Maven Central, but for those that it has itself.
 install_spark() {
     java_17
-    install delta-spark==4.4.0 pyspark==4.2.0
+    install delta-spark==4.4.0 pyspark==4.2.0 "$@"
     cat >"$folder/session.py" <<'END'
 import tempfile
 
