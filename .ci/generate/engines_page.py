@@ -65,7 +65,8 @@ NOTES = {
         "Appends only, in transactions of DuckDB; the extension has no DELETE, UPDATE and MERGE. Run with the packages "
         "`duckdb` and `duckdb-extension-delta` of one version. A commit that finds its version taken is refused, "
         "also if it is an append, as the extension tries no second version. Here the statements of a transaction run "
-        "at its beginning."
+        "at its beginning. DuckDB 2.0.1 was not run: on 2026-11-29 its extension could not be fetched, and it does not "
+        "load that of 1.5.5, the newest package."
     ),
     "duckdb-late": (
         "The same, but a transaction reads at its beginning, and its statements run just before its COMMIT. The read "
