@@ -159,7 +159,7 @@ def unparsed(monkeypatch):
     monkeypatch.setattr(sql_dialect.Dialect, "parser", parser)
 
 
-@pytest.mark.parametrize("name", NESTED.keys() - {"parentheses"})
+@pytest.mark.parametrize("name", sorted(NESTED.keys() - {"parentheses"}))
 def test_deep_nesting_is_refused_in_one_line(name, monkeypatch):
     form, core = NESTED[name]
     monkeypatch.setattr(sql_reader, "MOST_LEVELS", 8)
