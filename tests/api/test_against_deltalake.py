@@ -37,6 +37,7 @@ def ours(path):
     return sorted(DeltaTable(path).to_pyarrow_table().select(ROWS.column_names).to_pylist(), key=lambda r: r["id"])
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("partition_by", [None, ["p"]])
 def test_each_reads_the_other(tmp_path, partition_by):
     path = str(tmp_path / "t")

@@ -49,6 +49,7 @@ def last_info(path):
     return next(json.loads(line)["commitInfo"] for line in lines if "commitInfo" in line)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_renaming_changes_no_file(path, mode):
     table = make(path, mode=mode, dataSkippingStatsColumns="id,s.x")
@@ -144,6 +145,7 @@ WIDENED = {
 }
 
 
+@pytest.mark.tier("test")
 def test_every_widening(path):
     old = pa.table({name: pa.array([value, None], kind) for name, (kind, _, _, value, _) in WIDENED.items()})
     write_deltalake(path, old, configuration={"delta.enableTypeWidening": "true"})

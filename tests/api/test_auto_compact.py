@@ -79,6 +79,7 @@ def test_the_handle_sees_what_the_compaction_left(tmp_path):
     assert (result.version, table.version(), table.files().num_rows) == (7, 8, 1)
 
 
+@pytest.mark.tier("test")
 def test_not_before_there_are_enough_files(tmp_path):
     path = tmp_path / "t"
     write_deltalake(path, some(0), configuration=ON, partition_by=["p"])

@@ -135,6 +135,7 @@ def run(table, statement, rows, history):
     return left + new, kinds(hit, "update_preimage") + kinds(new, "update_postimage")
 
 
+@pytest.mark.tier("test")
 @examples(40)
 @given(first=rows_strategy, script=st.lists(statements, min_size=1, max_size=6), setting=st.sampled_from(SETTINGS))
 def test_the_feed_is_what_statements_did(first, script, setting):
@@ -373,6 +374,7 @@ def with_ids(table):
     return table.to_pyarrow_table(columns=["id", "_metadata.row_id"]).to_pylist()
 
 
+@pytest.mark.tier("test")
 def test_many_changes_are_listed_in_portions(tmp_path, monkeypatch):
     """What one version changed, and the rows of one file, may stand in several portions; nobody sees them."""
     settings = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}

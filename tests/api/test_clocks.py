@@ -71,6 +71,7 @@ def check_times(table: DeltaTable, times: list[int]) -> None:
 # --- in-commit timestamps -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @examples(25)
 @given(jumps=st.lists(st.integers(-400 * DAY, 400 * DAY) | st.integers(-5, 5), min_size=1, max_size=6))
 def test_in_commit_timestamps_rise_whatever_the_clock_does(fresh_path, jumps):
@@ -230,6 +231,7 @@ def accumulated(start: int, jumps: list[int]) -> list[int]:
 # --- retention ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 def test_a_clock_that_is_years_ahead_takes_no_log_from_others(tmp_path, monkeypatch):
     """The housekeeping behind a commit goes by the time of the store, where ours is ahead."""
     keep = {"delta.checkpointInterval": "3", "delta.setTransactionRetentionDuration": "interval 30 days"}

@@ -49,6 +49,7 @@ def rows(table):
     return sorted(table.to_pyarrow_table()["id"].to_pylist())
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 def test_a_clone_begins_as_its_source_and_goes_its_own_way(source, tmp_path):
     table, options = source

@@ -422,6 +422,7 @@ def test_files_of_another_provider_are_left_to_it(tmp_path):
     assert sorted(add["clusteringProvider"] for add in adds(table)) == ["liquid", "theirs"]
 
 
+@pytest.mark.tier("test")
 def test_a_compaction_leaves_alone_what_is_clustered(tmp_path):
     write_deltalake(tmp_path, grid(64), cluster_by=["y", "x"])
     table = DeltaTable(tmp_path)
@@ -448,6 +449,7 @@ def test_a_compaction_leaves_alone_what_is_clustered(tmp_path):
     assert {tag[0] for tag in tags(table)} == {None}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("way", ["compact", "purge"])
 def test_a_clustered_file_with_deleted_rows_stays_one(tmp_path, way):
     write_deltalake(tmp_path, grid(64), cluster_by=["y", "x"])

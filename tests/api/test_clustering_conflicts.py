@@ -87,6 +87,7 @@ def one_after_the_other(path, *actions):
 # --- never -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("level", LEVELS)
@@ -102,6 +103,7 @@ def test_a_change_that_lost_to_a_clustering_follows_the_rows(tmp_path, change, l
     assert not verify(path, sample=None).findings
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("level", LEVELS)

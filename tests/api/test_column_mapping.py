@@ -68,6 +68,7 @@ def check_files(path):
         assert {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in found}.items() <= ids.items()
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
@@ -127,6 +128,7 @@ def test_a_table_that_is_mapped_later_keeps_its_files(tmp_path):
     assert physical_name(schema_of(path).field("b c")).startswith("col-")
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_a_version_without_the_mapping_is_restored_without_it(tmp_path, vectors):

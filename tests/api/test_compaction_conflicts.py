@@ -162,6 +162,7 @@ def test_a_transaction_that_only_read_and_appends(path):
     assert [row[0] for row in held(path) if row[0] > 19] == [45, 45, 1000, 1000]
 
 
+@pytest.mark.tier("test")
 def test_many_in_a_row(path):
     """A DELETE that loses to compactions, deletes and updates by turns, each of them late itself."""
     table = DeltaTable(path)
@@ -183,6 +184,7 @@ def test_many_in_a_row(path):
     assert DeltaTable(path).count() == len(held(path))
 
 
+@pytest.mark.tier("test")
 def test_a_compaction_that_loses_to_many(path):
     table = DeltaTable(path)
     late = table.begin()

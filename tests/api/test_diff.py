@@ -134,6 +134,7 @@ TYPES = {
 }
 
 
+@pytest.mark.tier("test")
 @examples(100)
 @given(st.data())
 def test_hashes_are_equal_where_rows_are(data):

@@ -201,6 +201,7 @@ def checked(table, layout, result, copied):
         assert vector is None or '"tightBounds":false' in stats
 
 
+@pytest.mark.tier("test")
 @given(tables, st.one_of(st.none(), conditions(["id", "v"], ["p"])))
 @examples(150)
 def test_delete(made, condition):

@@ -131,6 +131,7 @@ def erased(table, folder, *, again=None, without=None):
 # --- the page ---
 
 
+@pytest.mark.tier("test")
 def test_the_page_leaves_no_value_in_any_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, before = {}, None
@@ -162,6 +163,7 @@ def test_no_byte_holds_the_value_afterwards(tmp_path, properties):
     assert sorted(table.to_pyarrow_table()["name"].to_pylist()) == ["abe", "bo", "zoe"]
 
 
+@pytest.mark.tier("test")
 def test_only_names_of_empty_folders_hold_a_partition_value_afterwards(tmp_path):
     write_deltalake(tmp_path, everybody(), configuration=EVERYTHING, partition_by=["name"])
     table = DeltaTable(tmp_path)
@@ -194,6 +196,7 @@ def test_a_delete_records_the_value_unless_the_property_comes_first(tmp_path):
         assert in_log(held(folder)) == ([] if properties else ["_delta_log/00000000000000000001.json"])
 
 
+@pytest.mark.tier("test")
 def test_a_dropped_column_stays_until_its_files_are_rewritten(tmp_path):
     write_deltalake(tmp_path, everybody(), configuration=TRACKED)
     table = DeltaTable(tmp_path)

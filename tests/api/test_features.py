@@ -141,6 +141,7 @@ def test_rows_lose_their_ids_and_get_no_old_ones_again(tmp_path):
     assert len(set(ids)) == 20
 
 
+@pytest.mark.tier("test")
 def test_vectors_are_purged_and_checkpoints_stand_before_the_rest(tmp_path):
     write_deltalake(tmp_path, ROWS, configuration=VECTORS)
     table = DeltaTable(tmp_path)

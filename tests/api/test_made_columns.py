@@ -113,6 +113,7 @@ def test_what_is_given_is_what_the_expression_makes(table):
         table.update({"twice": "twice + 1"})
 
 
+@pytest.mark.tier("test")
 def test_updates_and_merges_keep_generated_columns_right(table):
     write_deltalake(table, data((1, 1), (2, 2), (3, 3)), mode="append")
     table.update({"a": "a + 10", "at": "TIMESTAMP '2024-01-09 00:00:00'", "n": "DEFAULT"}, predicate="a = 1")

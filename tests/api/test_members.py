@@ -199,6 +199,7 @@ def rows_of(table):
     return sorted(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))
 
 
+@pytest.mark.tier("test")
 def test_deltalake_reads_versions_with_members(tmp_path):
     grown(tmp_path, VECTORS)
     for version in range(5):

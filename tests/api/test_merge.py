@@ -130,6 +130,7 @@ SPELLED = [
 ]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("form", SPELLED)
 def test_null_safe_equalities_are_keys(parted, form):
     for part, column in itertools.product(PARTS, ("p", "k")):

@@ -134,6 +134,7 @@ def check_dataset(table: DeltaTable, wanted: pa.Table) -> None:
         assert dataset.count_rows(filter=condition) == expected.num_rows
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=14)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("shape", SHAPES, ids=" of ".join)

@@ -284,6 +284,7 @@ def test_an_update_and_a_merge_that_lost_to_a_restore(hidden):
     assert ids(hidden) == [*range(99), 1099]
 
 
+@pytest.mark.tier("test")
 def test_a_restore_that_lost_to_a_change_of_rows(hidden):
     for change in (
         lambda table: table.delete("id = 99"),

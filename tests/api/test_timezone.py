@@ -80,6 +80,7 @@ def changes_of(zone: str) -> list[dt.datetime]:
     return found or [dt.datetime(2000, 1, 1)]
 
 
+@pytest.mark.tier("test")
 @given(data=st.data())
 @examples(200)
 def test_random_times_are_those_of_zoneinfo(data):

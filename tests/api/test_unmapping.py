@@ -46,6 +46,7 @@ def files_of(table):
     return [pq.read_schema(uri) for uri in table.file_uris()]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=3)
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize(

@@ -188,6 +188,7 @@ def test_append_only_tables_refuse(tmp_path):
         DeltaTable(tmp_path).update({"id": "2"}, predicate="id = 99")
 
 
+@pytest.mark.tier("test")
 def test_a_statement_that_fails_leaves_its_transaction_as_it_was(table, tmp_path):
     """Half of an update must not be committed by whoever caught its error."""
     folder = tmp_path / "t"

@@ -239,6 +239,7 @@ def test_the_retention_is_the_tables_own(path, monkeypatch):
         table.vacuum(1.5)
 
 
+@pytest.mark.tier("test")
 def test_tombstones_that_a_checkpoint_has_forgotten(path, monkeypatch):
     table = DeltaTable(path)
     removed = set(table.vacuum(**NOW))

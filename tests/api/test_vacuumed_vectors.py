@@ -41,6 +41,7 @@ def test_a_delete_passes_winners_whose_vectors_were_replaced_and_removed(path):
     assert ids_of(path) == [0, *range(6, 20)]
 
 
+@pytest.mark.tier("test")
 def test_a_delete_of_a_row_that_any_of_them_removed_is_a_conflict(path):
     delete(path, 1)
     for value in (3, 4, 5):

@@ -475,6 +475,7 @@ def test_timestamps_without_zone_bring_their_feature(path):
     assert [r["t"] for r in rows(DeltaTable(path), "id")[-2:]] == stamps.to_pylist()
 
 
+@pytest.mark.tier("test")
 def test_target_file_size_splits_and_streaming_reads_back(path):
     wide = pa.table({"id": range(200_000), "x": pc.random(200_000)})
     write_deltalake(path, wide.to_reader(max_chunksize=10_000), target_file_size=300_000)

@@ -173,6 +173,7 @@ def shred(value, shape, numbers):
     return {"value": form.encode_value(value, numbers)}
 
 
+@pytest.mark.tier("test")
 @given(st.lists(values | st.just("no variant"), max_size=6), shapes)
 @examples(300)
 def test_what_is_shredded_is_put_together(rows, shape):

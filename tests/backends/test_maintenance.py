@@ -53,6 +53,7 @@ def test_rearranging_keeps_the_rows(place):
     assert [entry["operation"] for entry in handle.history(5)] == ["OPTIMIZE", "REORG", "DELETE", "OPTIMIZE", "DELETE"]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1)
 def test_a_checkpoint_carries_what_cleanup_has_removed(place, monkeypatch):
     every = {"delta.checkpointInterval": "10"}

@@ -203,6 +203,7 @@ def test_there_is_a_plot_of_each_kind_that_has_points(plots):
     assert list(plots) == ["conflict-check", "snapshot", "throughput", "abort-rate"]
 
 
+@pytest.mark.tier("test")
 def test_plots_are_drawn_for_light_and_dark_and_name_versions_settings_units_and_source(plots):
     for plot in plots.values():
         root = ET.fromstring(plot)

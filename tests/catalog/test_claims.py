@@ -239,6 +239,7 @@ def test_a_server_elsewhere_names_no_folder_of_this_machine(tmp_path):
         at("http://localhost:1", str(tmp_path / "t"), locations=[tmp_path / "w"])
 
 
+@pytest.mark.tier("test")
 def test_the_keys_of_the_client_are_used_where_it_says():
     remote, place = "https://example.org", "s3://bucket/t"
     assert at(remote, place, [key("s3://bucket", **S3)], ENDPOINT) == place

@@ -283,6 +283,7 @@ POISONS = {
 READ_ALL_THE_SAME = ("two actions for one path",)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("what", POISONS)
 def test_each_rule_is_needed(table, what, monkeypatch):
     """It is refused, nothing has changed, and without the rule it would be a version that programs cannot use."""

@@ -75,6 +75,7 @@ def test_a_new_table_has_the_features_that_delta_spark_gives_it(table):
     assert table.metadata().configuration["delta.enableInCommitTimestamps"] == "true"
 
 
+@pytest.mark.tier("test")
 def test_all_verbs(table, catalog):
     write_deltalake(table, ROWS, mode="append")
     table.update({"town": "'Bergen'"}, predicate="id < 3")
@@ -204,6 +205,7 @@ def test_a_catalog_that_permits_no_maintenance_is_named(table, monkeypatch):
     assert table.cleanup_metadata() == 0
 
 
+@pytest.mark.tier("test")
 def test_cleanup_removes_what_was_staged_and_is_not_needed(catalog, monkeypatch):
     hour = 3_600_000
     table = catalog.create_table("t", SCHEMA, configuration={"delta.checkpointInterval": "4"})

@@ -284,6 +284,7 @@ def test_a_drop_that_cannot_publish_leaves_the_table(reopen, monkeypatch):
     assert ids(check_log(reopen())) == [1, 2]
 
 
+@pytest.mark.tier("test")
 def test_a_purge_leaves_what_is_not_of_its_table(reopen, tmp_path):
     mine, rows = reopen(), pa.table({"id": [1], "town": ["Oslo"]})
     write_deltalake(tmp_path / "f", rows, partition_by="id")

@@ -325,6 +325,7 @@ def test_many_threads_move_money_and_the_sum_stays(catalog, reopen):
         assert check_log(catalog, name).version() == 1 + 12
 
 
+@pytest.mark.tier("test")
 def test_timeline_and_why_name_the_tables_of_a_transaction(catalog):
     with catalog.transaction() as tx:
         transfer(tx)
@@ -352,6 +353,7 @@ def test_a_group_of_another_engine_is_free_json(group):
 # --- SQL ---
 
 
+@pytest.mark.tier("test")
 def test_a_block_of_sql_is_one_transaction(catalog):
     found = sql_of(
         catalog,
@@ -370,6 +372,7 @@ def test_a_block_of_sql_is_one_transaction(catalog):
     assert state(catalog)["b"] == (4, {7: 7})
 
 
+@pytest.mark.tier("test")
 def test_what_a_block_selects_of_a_table_is_read_in_the_transaction(catalog, monkeypatch):
     append, done = PartOfTransaction.append, []
 
@@ -449,6 +452,7 @@ def test_a_transaction_sees_all_tables_at_the_moment_at_which_it_began(catalog):
     tx.abort()
 
 
+@pytest.mark.tier("test")
 def test_what_was_read_before_is_not_read_again_and_never_stale(catalog, reopen, monkeypatch):
     from refdelta.catalog import base, kept
 

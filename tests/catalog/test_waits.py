@@ -139,6 +139,7 @@ def world(tmp_path):
     made.direct.close()
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("lock", ["write", "exclusive"])
 def test_beside_a_write_lock_all_is_read_and_what_writes_ends_in_one_sentence(lock, world, tmp_path):
     with waits.sqlite_lock(tmp_path / "catalog.db", lock), waits.opened(world.url, tmp_path) as catalog:

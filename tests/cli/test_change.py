@@ -122,6 +122,7 @@ def test_with_deletion_vectors_files_stay_and_that_is_said(cli, tmp_path):
     assert [row["id"] for row in rows(tmp_path / "t")] == [2, 3, 4, 6, 7, 8, 9, 105]
 
 
+@pytest.mark.tier("test")
 def test_a_statement_that_lost_runs_again_as_often_as_it_may(cli, tmp_path, monkeypatch):
     write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "n": [0, 0]}))
     (tmp_path / "s.csv").write_text("id,n\n1,7\n3,7\n")

@@ -104,6 +104,7 @@ def test_a_random_case_that_is_wrong_without_a_rule_is_made_smaller_and_is_sound
     assert cli(*command, "--corpus", path).status == 0
 
 
+@pytest.mark.tier("test")
 def test_histories_for_elle_are_written(cli, tmp_path):
     path = tmp_path / "history.edn"
     called = cli("conformance", "--engine", "refdelta", "--random", "--seeds", "0-1", "--elle", path)
@@ -112,6 +113,7 @@ def test_histories_for_elle_are_written(cli, tmp_path):
     assert {line.count(":type") for line in path.read_text().splitlines()} == {1}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -152,6 +154,7 @@ def test_clear_errors_of_faults(fails, arguments, words):
     assert words in fails("conformance", "--engine", "refdelta", *arguments)
 
 
+@pytest.mark.tier("test")
 def test_an_engine_without_tables_in_stores_is_named_with_the_reason(fails, monkeypatch):
     monkeypatch.setattr(oracle, "availability", lambda: None)
     how = ("--faults", "--uri", "s3://b/t", "--storage-option", "endpoint_url=http://127.0.0.1:1")

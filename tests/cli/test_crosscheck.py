@@ -77,6 +77,7 @@ def test_more_is_not_copied_than_is_allowed(fails, cli, table, fresh_path, monke
     assert "--copy-limit" in fails("crosscheck", uri, "--copy-limit", "much")
 
 
+@pytest.mark.tier("test")
 def test_a_copy_is_the_table_up_to_a_version(fresh_path):
     uri = f"memory://{fresh_path()}"
     for start in range(0, 40, 10):

@@ -216,6 +216,7 @@ def test_what_is_wrong_with_changed_rows_is_noticed(changed, rearranged, at, som
     assert demo_rows.verify(place, before, dataclasses.replace(outcome, conflicts=(lost,)))[2].problem
 
 
+@pytest.mark.tier("test")
 def test_the_statements_of_the_processes_are_about_different_rows(flights):
     """So the order of these statements makes no difference, and a conflict between them is one too many."""
     january = flights.filter(pc.equal(flights["month"], 1))

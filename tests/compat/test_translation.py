@@ -438,6 +438,7 @@ def test_a_compaction_by_hand(tmp_path, library):
     assert ids(after) == [1, 2]
 
 
+@pytest.mark.tier("test")
 @BOTH
 def test_a_predicate_of_an_overwrite_that_creates_the_table(tmp_path, library):
     day = pa.table({"day": ["20240731"], "n": [1]})

@@ -329,6 +329,7 @@ def test_duckdb_inserts_in_transactions_of_its_own(monkeypatch):
     assert "DuckDB has no update of Delta tables" in results[2].why
 
 
+@pytest.mark.tier("test")
 def test_duckdb_late_inserts_at_the_end_of_its_transactions(monkeypatch):
     # docs/findings/duckdb-insert-after-read.md
     monkeypatch.setattr(duckdb_engine, "_connection", DuckDBWithoutConflictChecks)

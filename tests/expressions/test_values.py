@@ -44,6 +44,7 @@ def one(function):
         return ExpressionError
 
 
+@pytest.mark.tier("test")
 @given(VALUE_TREES, st.lists(rows(), min_size=1, max_size=5))
 @examples(300)
 def test_batches_and_rows_agree(tree, found):
@@ -69,6 +70,7 @@ def test_conditions_agree(tree, found):
     assert row_mask(predicate, batch).to_pylist() == [expected[i] for i in kept]
 
 
+@pytest.mark.tier("test")
 @given(VALUE_TREES)
 @examples(200)
 def test_the_sql_of_a_value_is_read_back_as_the_same_value(tree):

@@ -29,6 +29,7 @@ def blamed(place, told, reads=(), **options):
     return "; ".join(judge(place, told, reads, **options).wrong)
 
 
+@pytest.mark.tier("test")
 def test_nobody_is_blamed_where_all_is_right(table):
     place, told = table
     reads = [Read(0, rows(START))]
@@ -38,6 +39,7 @@ def test_nobody_is_blamed_where_all_is_right(table):
     assert verdict.steps["committed"] == verdict.versions - 1 > 8
 
 
+@pytest.mark.tier("test")
 def test_every_step_does_what_its_definition_says(tmp_path):
     place = Place(str(tmp_path / "t"), {})
     begin(place.uri, "partitions", {})
@@ -118,6 +120,7 @@ def test_a_commit_that_is_there_twice(table):
     assert "told committed" in blamed(place, told)
 
 
+@pytest.mark.tier("test")
 def test_a_gap(table):
     place, told = table
     DeltaTable(place.uri).store.delete([f"_delta_log/{3:020}.json"])

@@ -39,6 +39,7 @@ def test_every_place_and_every_step_is_drawn():
     assert {name for _, name in drawn(cases(), 3, SEED)} == set(steps())
 
 
+@pytest.mark.tier("test")
 def test_a_child_that_ends_is_a_finding_and_the_search_goes_on(monkeypatch):
     def ending():
         import os
@@ -92,6 +93,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_a_rule_that_is_left_out_is_found(name, monkeypatch):
     module, attribute, without, case, step = LEFT_OUT[name]

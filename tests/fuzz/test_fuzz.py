@@ -54,6 +54,7 @@ def test_a_fault_is_found(name, tmp_path):
     assert path.with_name(path.name + ".why").read_text()
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("name", "end"),
     [("_wrong_answer_outside", "another end: AssertionError"), ("_crash_outside", "the process ended by SIGABRT")],

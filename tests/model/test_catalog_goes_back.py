@@ -74,6 +74,7 @@ def test_a_copy_is_restored_among_four_operations(copy, inline, checksums):
     explore(4, copy, inline=inline, checksums=checksums)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("copy", ["sr", "SR"])
 @WORLDS
 def test_several_restores_and_adoptions(copy, inline, checksums):

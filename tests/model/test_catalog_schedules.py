@@ -118,12 +118,14 @@ def test_a_conflict_with_a_commit_that_is_not_published(inline):
     assert report.outcomes == {"CommitOutcome", "ConcurrentAppendException"}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("inline", [False, True])
 def test_a_writer_that_gives_up_in_doubt_says_so(inline):
     report = explore("ab", 0, repeats=1, inline=inline, must_commit=False)
     assert report.outcomes == {"CommitOutcome", "StoreError", "CommitOutcomeUnknownError"}
 
 
+@pytest.mark.tier("test")
 @examples(60)
 @given(data=st.data())
 def test_long_schedules_with_many_faults(data):

@@ -112,6 +112,7 @@ def test_maintenance_between_changes_through_the_rules(layout, say):
     all_of(Core(SERIALIZABLE, layout), MAINTENANCE, 4, say)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=1, test=4)
 @each(*LAYOUTS)
 @pytest.mark.parametrize("level", LEVELS)
@@ -204,6 +205,7 @@ def test_what_asked_to_be_serializable_is_not_moved():
         assert isinstance(third, Refusal) is strict
 
 
+@pytest.mark.tier("test")
 def test_all_rows_of_a_file_are_those_that_were_live_in_it():
     """Of what a compaction took along, some rows were deleted before it committed: who then deletes all rows that are
     left, and meets the compaction, finds nothing to hide there.

@@ -68,6 +68,7 @@ def some(kind, *, check, test):
     return tiers.some([one for one in FOREIGN if one.kind == kind], check=check, test=test)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2, test=10)
 @each(ROWS, TRACKED, PARTITIONED_ROWS, FILES, PLAIN)
 @pytest.mark.parametrize("level", LEVELS)
@@ -147,6 +148,7 @@ NOTICED_BY = {"a vector": ABSENT, "places": (MERGE_SOME, DELETE_K2, DELETE_0)}
 """The operations that notice some lies soonest."""
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=3, test=12)
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_without_a_rule_a_claim_deceives(monkeypatch, name):

@@ -42,6 +42,7 @@ def test_random_schedules_of_three_writers_and_all_that_may_happen():
     random_schedules(budget(5_000, fewest=500), "intents")
 
 
+@pytest.mark.tier("test")
 def test_random_schedules_find_what_a_rule_is_for():
     """So they reach the places where something may break."""
     with pytest.raises(Violation):

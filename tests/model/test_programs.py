@@ -216,6 +216,7 @@ def flat(needed: dict[str, list[Needed]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("what", "needed"), every, ids=names)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2, test=16)
 @flat(OF_RULES)
 def test_without_a_rule_a_history_is_wrong(monkeypatch, what, needed):
@@ -436,6 +437,7 @@ def test_without_a_protection_a_history_is_wrong(monkeypatch, what, needed):
         needed.explore()
 
 
+@pytest.mark.tier("test")
 def test_a_bound_of_no_files_is_sound(monkeypatch):
     monkeypatch.setattr(precedence, "_FILES_KEPT", 0)
     Needed(CYCLE, "", level=WRITE_SERIALIZABLE, make=Core, count=3).explore()

@@ -85,6 +85,7 @@ def test_through_the_engine_where_rows_are_tracked(level, layout, schedule):
     through_the_engine(level, layout, schedule)
 
 
+@pytest.mark.tier("test")
 @examples(MANY // 5)
 @given(st.sampled_from(LEVELS), st.sampled_from(WIDER), st.data())
 def test_programs_through_the_rules(level, layout, data):

@@ -254,6 +254,7 @@ def test_a_writer_that_gives_up_in_doubt_keeps_its_vectors():
     assert report.outcomes == {"CommitOutcome", "StoreError", "CommitOutcomeUnknownError"}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("matches", [False, True])
 def test_a_look_at_the_rows_of_an_append(matches):
     schema = StructType((StructField("k", LONG),))

@@ -36,6 +36,7 @@ def test_all_histories_of_three_transactions_over_two_tables(levels, say):
     assert 0 < tally["in which all commit"] < tally["histories"]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("level", "rules"),
     [

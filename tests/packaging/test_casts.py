@@ -25,6 +25,7 @@ def of_the_page():
     return found
 
 
+@pytest.mark.tier("test")
 def test_the_page_is_that_of_the_answers():
     found = of_the_page()
     text = casts_page.PAGE.read_text()

@@ -10,6 +10,7 @@ from refdelta.core.log.claims import TABLE, Claim
 claims_table = generator("claims_table")
 
 
+@pytest.mark.tier("test")
 def test_the_document_is_up_to_date():
     text = claims_table.DOCUMENT.read_text()
     assert claims_table.document(text) == text, "run make generate NAME=claims"

@@ -46,6 +46,7 @@ def test_it_loads_no_library_for_files_or_sql_and_no_other_package_of_refdelta()
 # --- its document ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 def test_the_document_is_what_the_code_says():
     text = core_document.DOCUMENT.read_text()
     assert core_document.document(text) == text, "run make generate NAME=commit-protocol"

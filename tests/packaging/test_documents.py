@@ -33,6 +33,7 @@ def blocks(document, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=4)
 @pytest.mark.parametrize(
     "document",
@@ -142,6 +143,7 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn():
     assert f"]({two_writers.PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.tier("test")
 def test_the_picture_of_a_timeline_is_the_one_that_is_drawn():
     assert timeline.draw() == timeline.PICTURE.read_text(), "run make generate NAME=pictures"
 
@@ -149,10 +151,12 @@ def test_the_picture_of_a_timeline_is_the_one_that_is_drawn():
 # --- the reference ---
 
 
+@pytest.mark.tier("test")
 def test_the_reference_is_what_the_code_says():
     assert reference.page() == reference.PAGE.read_text(), "run make generate NAME=reference"
 
 
+@pytest.mark.tier("test")
 def test_the_page_of_functions_is_what_the_code_says_and_has_every_name():
     assert functions_page.page() == functions_page.PAGE.read_text(), "run make generate NAME=reference"
     assert functions_page.names() == KNOWN

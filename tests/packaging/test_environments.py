@@ -119,6 +119,7 @@ def test_the_page_of_recipes_has_each_scheduler_that_is_installed_for_it():
     assert titles == {"the jobs", *noxfile.RECIPES, "aws lambda"}
 
 
+@pytest.mark.tier("test")
 def test_the_sessions_that_are_named_elsewhere_are_there():
     listed = subprocess.run(
         [sys.executable, "-m", "nox", "-l"], cwd=ROOT, capture_output=True, text=True, check=True

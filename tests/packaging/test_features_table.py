@@ -1,5 +1,7 @@
 """The table of features is that of the registry, and each feature that is written names tests that exist."""
 
+import pytest
+
 from by_path import generator
 from refdelta.table.features import REGISTRY, Feature
 
@@ -12,6 +14,7 @@ def test_the_document_is_that_of_the_registry():
     assert features_table.TABLE.read_text() == features_table.table(REGISTRY, TESTS), "say make generate NAME=features"
 
 
+@pytest.mark.tier("test")
 def test_each_feature_that_is_written_has_tests_that_exist():
     assert list(features_table.problems(REGISTRY, TESTS)) == []
 

@@ -54,6 +54,7 @@ def test_a_script_can_be_run_by_its_name_and_pins_its_packages(name: str) -> Non
     assert re.search(r"Seen with .*\b20\d\d-\d\d-\d\d", text.partition("\nset -euo")[0].replace("\n# ", " "))
 
 
+@pytest.mark.tier("test")
 def test_the_same_output_passes_and_another_one_fails(tmp_path: Path) -> None:
     same = played(tmp_path, "print('seen before')")
     assert (same.returncode, same.stdout, same.stderr) == (0, "seen before\n", "")

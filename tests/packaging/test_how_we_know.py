@@ -17,6 +17,7 @@ def test_its_sizes_are_those_of_the_tests():
     assert how_we_know.document(text) == text, "run make generate NAME=how-we-know"
 
 
+@pytest.mark.tier("test")
 def test_no_machine_is_without_a_size():
     sizes = dict(how_we_know.sizes())
     assert len(sizes) >= 10

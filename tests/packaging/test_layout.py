@@ -34,6 +34,7 @@ def imports():
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
+@pytest.mark.tier("test")
 def test_no_import_runs_in_a_circle(imports):
     TopologicalSorter(imports).prepare()  # raises CycleError, with the circle
 

@@ -117,6 +117,7 @@ def test_too_many_alternatives_say_nothing():
     assert not disjoint(parse_predicate(many, SCHEMA), parse_predicate("i = 1", SCHEMA))
 
 
+@pytest.mark.tier("test")
 def test_the_conditions_that_are_looked_at_are_bounded(monkeypatch):
     looked = []
     add = disjoint_module._Row._add

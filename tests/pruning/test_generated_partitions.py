@@ -160,6 +160,7 @@ def written(one, name, value, offset):
     return None if found == "" else found
 
 
+@pytest.mark.tier("test")
 @given(tables())
 @examples(500)
 def test_what_is_implied_holds(made):

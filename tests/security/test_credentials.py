@@ -246,6 +246,7 @@ def test_credentials_in_a_uri(uri, caplog, capsys):
     clean(caplog.text)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=3)
 @pytest.mark.parametrize(
     "options",

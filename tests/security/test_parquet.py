@@ -288,6 +288,7 @@ def test_honest_files_come_in_full_batches(many, options, tmp_path):
         assert sum(page.size for page in pages) <= chunk.total_uncompressed_size
 
 
+@pytest.mark.tier("test")
 def test_long_values_make_small_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "BATCH_BYTES", 2**20)
     blobs = pa.table({"a": [bytes([i % 256]) * 50_000 for i in range(400)], "n": list(range(400))})
@@ -311,6 +312,7 @@ def test_one_long_value_among_short_ones_costs_no_batches(tmp_path, monkeypatch)
         assert [batch.num_rows for batch in opened.iter_batches()] == [65_536, 34_464]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
 def test_the_longest_entry_of_a_dictionary_is_found(codec, tmp_path, monkeypatch):

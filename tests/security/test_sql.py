@@ -275,6 +275,7 @@ def test_what_is_read_can_be_used(sql, tmp_path):
     table.history()
 
 
+@pytest.mark.tier("test")
 def test_long_lists_and_chains_are_one_node():
     items = parse_predicate(f"a IN ({', '.join(map(str, range(5_000)))})", TABLE).items
     assert len(items) == 5_000

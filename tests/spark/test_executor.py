@@ -105,6 +105,7 @@ def test_update(path, executor):
 SOURCE = pa.table({"id": [3, 17, 24, 50, 51], "part": [0, 0, 1, 3, 3], "name": ["a", None, "c", "d", "skip"]})
 
 
+@pytest.mark.tier("test")
 def test_merge(path, executor):
     result = (
         DeltaTable(path)

@@ -188,6 +188,7 @@ def discard(store):
     shutil.rmtree(Path(store.local_path("x")).parent)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("which", ["local", "fsspec", "wrapped"])
 def test_does_the_same_as_the_store_in_memory(which, honest):
     makers = {

@@ -72,10 +72,12 @@ class TestOptions:
         with pytest.raises(InvalidOptionError, match=f"'token' and '{name}' mean the same and differ"):
             arguments({"token": "cache", name: "true"})
 
+    @pytest.mark.tier("test")
     def test_names_of_gcsfs(self):
         own = {"token": "anon", "project": "p", "endpoint_url": NOWHERE, "requester_pays": True}
         assert arguments(own) == own
 
+    @pytest.mark.tier("test")
     @pytest.mark.parametrize("name", ["GOOGLE_BASE_URL", "google_endpoint_url", "endpoint"])
     def test_an_address(self, name):
         assert arguments({"token": "anon", name: f"{NOWHERE}/"}) == {"token": "anon", "endpoint_url": NOWHERE}

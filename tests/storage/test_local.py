@@ -285,6 +285,7 @@ class TestTrouble:
         with pytest.raises(StorageError, match=r"(?i)not a directory|not a folder"):
             LocalStore(tmp_path / "f" / "g", create=True)
 
+    @pytest.mark.tier("test")
     def test_a_root_that_comes_and_goes_is_never_taken_for_a_file(self, tmp_path):
         root, over = tmp_path / "root", threading.Event()
 

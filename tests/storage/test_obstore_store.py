@@ -77,6 +77,7 @@ def config(uri, options):
 
 
 class TestChoice:
+    @pytest.mark.tier("test")
     @pytest.mark.parametrize(
         ("uri", "package"), [("s3://b/t", "s3fs"), ("abfss://b@a.dfs.x.y/t", "adlfs"), ("gs://b/t", "gcsfs")]
     )
@@ -200,6 +201,7 @@ class TestOptions:
         with pytest.raises(InvalidOptionError, match="the credentials of a user by the environment variable"):
             config("gs://b/t", {"service_account_key": json.dumps({"type": "authorized_user"})})
 
+    @pytest.mark.tier("test")
     @pytest.mark.parametrize(
         ("uri", "scheme", "column"),
         [("s3://b/t", protocols.S3, 2), ("az://b/t", protocols.AZURE, 3), ("gs://b/t", protocols.GCS, 4)],

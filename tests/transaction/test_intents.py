@@ -483,6 +483,7 @@ def is_member(uri: str, txn_id: str) -> bool:
     return DeltaTable(uri).outcome(txn_id).kind == "member"
 
 
+@pytest.mark.tier("test")
 def test_a_leader_commits_several_groups_in_a_row(tmp_path, stays):
     uri = begun(table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"}))
     for number in range(3):

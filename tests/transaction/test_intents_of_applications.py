@@ -211,6 +211,7 @@ def test_one_that_conflicts_with_a_version_since_is_not_put_as_an_intent(tmp_pat
     assert ids(uri) == [5, *range(100, 100 + SINCE)]
 
 
+@pytest.mark.tier("test")
 def test_a_change_that_read_an_old_version_goes_alone(tmp_path, late):
     uri = table(tmp_path, [1, 2], **{"delta.enableDeletionVectors": "true"})
     old = late(uri, lambda txn: txn.delete("id = 1"))

@@ -67,6 +67,7 @@ def live(table: DeltaTable) -> dict[int, int]:
 START = {k: -k for k in (1, 2, 3, 5, 6, 7, 8, 9)}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("rearrange", [sort, compact])
 def test_changes_that_lost_follow_the_rows(rearrange):
     table = made(f"follow-{rearrange.__name__}")

@@ -28,6 +28,7 @@ def gate():
     background.settle()
 
 
+@pytest.mark.tier("test")
 def test_a_folder_can_be_removed_after_it(maintenance_in_background):
     for _ in range(5):
         with tempfile.TemporaryDirectory() as folder:

@@ -125,6 +125,7 @@ def test_a_checkpoint_that_cannot_be_read(path):
     assert clauses(path) == {("check-1", 4)}
 
 
+@pytest.mark.tier("test")
 def test_features_in_a_checkpoint(path):
     broken(path, change_first("protocol", readerFeatures=None))
     assert clauses(path) == {("check-1", 4), ("check-10", 4)}
@@ -286,6 +287,7 @@ class TestParts:
 # --- the hint ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=2)
 @pytest.mark.parametrize(
     ("clause", "text"),

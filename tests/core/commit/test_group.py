@@ -417,6 +417,7 @@ def verdict(table: Table, txn: Transaction, level: IsolationLevel) -> str:
         return error.conflict.rule
 
 
+@pytest.mark.tier("test")
 @examples(400)
 @given(
     st.sampled_from([FILES, SMALL]),

@@ -130,6 +130,7 @@ def test_an_insert_is_in_the_way_of_a_change_at_serializable_and_by_its_rows(cha
     assert [one is not None for one in found] == [level == "Serializable", False, False]
 
 
+@pytest.mark.tier("test")
 def test_a_purge_of_vectors_is_like_a_compaction():
     for other in OPERATIONS:
         for level, (row_level, vectors) in itertools.product(LEVELS, [(True, True), (False, True), (False, False)]):

@@ -6,6 +6,7 @@ Tests of core.commit.vectors, core.conflicts.state.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -88,12 +89,14 @@ def attempt(table: Table, txn: Transaction) -> tuple[CommitOutcome | None, str]:
         return None, error.conflict.rule
 
 
+@pytest.mark.tier("test")
 @examples(500)
 @given(st.sampled_from([FILES, SMALL]), HISTORIES)
 def test_rows_decide_exactly(files, history):
     play(Table(*files), history)
 
 
+@pytest.mark.tier("test")
 @examples(300)
 @given(
     st.sampled_from([FILES, SMALL]), st.lists(st.tuples(CHANGE | COMPACT, st.integers(0, 9)), min_size=3, max_size=10)

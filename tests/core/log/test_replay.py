@@ -92,6 +92,7 @@ def newest(history, matches):
     return None
 
 
+@pytest.mark.tier("test")
 @given(commits)
 def test_the_newest_reference_decides(history):
     state = replay(history)

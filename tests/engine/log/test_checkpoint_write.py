@@ -498,6 +498,7 @@ def test_json_is_for_the_policy_v2(tmp_path):
     assert "checkpointMetadata" not in pq.read_schema(pa.BufferReader(store.get(info.key))).names
 
 
+@pytest.mark.tier("test")
 def test_floats_of_a_checkpoint_have_no_bounds_in_its_footer(tmp_path):
     """pyarrow leaves NaN out of them: a reader that looks for files by them would miss those with NaN."""
     rows = pa.table({"p": [1.0, float("nan")], "s": pa.array([{"x": 1.5}, {"x": float("nan")}]), "n": [1, 2]})

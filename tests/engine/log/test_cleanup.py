@@ -76,6 +76,7 @@ def clean(store):
     return cleanup_log(store, load_snapshot(store), NOW)
 
 
+@pytest.mark.tier("test")
 def test_versions_before_the_covering_checkpoint_go(tmp_path):
     ages = [60 * DAY, 50 * DAY, 45 * DAY, 40 * DAY, 35 * DAY, 20 * DAY, 1 * DAY]
     store = table(tmp_path / "t", ages, checkpoints={1, 3, 6})
@@ -221,6 +222,7 @@ def test_old_readers_find_a_checkpoint_by_a_name_that_they_know(tmp_path, top_le
     )
 
 
+@pytest.mark.tier("test")
 def test_a_checkpoint_without_one_of_its_sidecars_covers_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("refdelta.engine.log.checkpoint_write._LISTED", 1)
     store = table(tmp_path / "t", [60 * DAY, 50 * DAY, 40 * DAY, 1 * DAY], {2}, V2, checkpointPolicy="v2")

@@ -111,6 +111,7 @@ def state(uri):
     )
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("form", [*HIDDEN, *SHOWN])
 def test_foreign_names_are_not_read_and_survive_writes_and_maintenance(table, form):
     uri, store = table.table_uri, table.store

@@ -105,6 +105,7 @@ def again(request):
     return reopened
 
 
+@pytest.mark.tier("test")
 def test_appends_add_one_sidecar_for_what_is_new(again):
     log = Log(*(add(i) for i in range(40)))
     assert [len(found) for found in log.checkpoint()] == [0, 1]
@@ -175,6 +176,7 @@ def test_a_file_that_is_added_again_is_listed_once_as_it_is_now(again, change):
     assert state(from_the_checkpoint(log)) == state(log.snapshot)
 
 
+@pytest.mark.tier("test")
 def test_a_removed_file_that_is_added_again_has_no_tombstone(again):
     log = Log(*(add(i) for i in range(40)))
     log.commit(remove(7))

@@ -46,6 +46,7 @@ def whole(store, start):
     return [(i.key, i.size, i.mtime_ms) for i in store.list(f"{LOG}/0", f"{LOG}/{start:020d}" if start else None)]
 
 
+@pytest.mark.tier("test")
 @given(first=st.integers(0, 320), count=st.integers(1, 330), data=st.data())
 def test_by_prefixes_comes_what_a_whole_listing_has(first, count, data):
     """Whether or not the beginning of the log, or what is asked for, was cleaned up."""

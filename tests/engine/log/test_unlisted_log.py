@@ -136,6 +136,7 @@ def test_new_versions_are_seen(web: Any, versions: Any) -> None:
     assert [change.version for change in table.follow(since=3, timeout=0)] == [4]
 
 
+@pytest.mark.tier("test")
 def test_a_log_that_was_cleaned_up_begins_at_its_checkpoint(web: Any, versions: Any) -> None:
     path = versions(8, **{"delta.checkpointInterval": "5"})
     for number in range(5):
@@ -178,6 +179,7 @@ def test_a_server_that_answers_for_every_name_is_refused(web: Any, versions: Any
         DeltaTable(f"{web[0]}/a table")
 
 
+@pytest.mark.tier("test")
 def test_nothing_is_written(web: Any, versions: Any) -> None:
     path, url = versions(2), f"{web[0]}/a table"
     table = DeltaTable(url)

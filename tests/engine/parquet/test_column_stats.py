@@ -99,6 +99,7 @@ def test_a_batch_of_nan_bounds_nothing():
     assert json.loads(collector.json())["minValues"] == {"id": 0.5}
 
 
+@pytest.mark.tier("test")
 @examples(100)
 @given(table=strategies.tables(parts=(1, 2), partitions=(0, 0)))
 def test_few_rows_have_the_statistics_of_many(table):

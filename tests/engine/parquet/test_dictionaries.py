@@ -69,6 +69,7 @@ def test_texts_are_kept_as_places_where_the_file_has_them_so(tmp_path):
         )
 
 
+@pytest.mark.tier("test")
 def test_texts_are_texts_where_the_file_has_no_dictionary(tmp_path):
     written(tmp_path / "file", use_dictionary=["other"])
     with opened(tmp_path / "file") as file:

@@ -107,6 +107,7 @@ def test_an_option_that_the_installed_pyarrow_lacks_is_refused_by_name(tmp_path,
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+@pytest.mark.tier("test")
 @needs_blooms
 def test_floats_have_no_bloom_filter(tmp_path):
     """Spark looks for the bits of the zero that is asked for, and does not find the other one."""

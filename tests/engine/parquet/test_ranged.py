@@ -142,6 +142,7 @@ def test_a_small_file_is_one_request():
     assert store.asked == [("range", "f.parquet", 0, size)]
 
 
+@pytest.mark.tier("test")
 def test_of_a_large_file_come_the_footer_and_the_columns_that_are_wanted(tiny):
     store, size = stored(content(20_000), row_group_size=5000)
     found = open_parquet(store, "f.parquet", size)
@@ -212,6 +213,7 @@ def test_no_more_than_two_chunks_are_held(tiny, monkeypatch):
     assert not found._window.pieces
 
 
+@pytest.mark.tier("test")
 def test_a_reader_that_is_dropped_stops_fetching(tiny):
     store, size = stored(content(40_000), row_group_size=1000)
     before = threading.active_count()

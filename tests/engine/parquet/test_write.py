@@ -78,6 +78,7 @@ def numbers(count, **columns):
     return pa.table({"n": pa.array(range(count), pa.int64()), **columns})
 
 
+@pytest.mark.tier("test")
 @examples(60)
 @given(table=strategies.tables(parts=(1, 2)))
 def test_what_is_written_is_read_back(table):
@@ -371,6 +372,7 @@ class SourceError(Exception):
     pass
 
 
+@pytest.mark.tier("test")
 def test_an_error_of_the_source_is_passed_on_and_nothing_stays(tmp_path):
     store = LocalStore(tmp_path / "t", create=True)
     data, schema = fitted(numbers(200_000, p=pa.array([i % 3 for i in range(200_000)])))

@@ -227,6 +227,7 @@ def test_reading(tmp_path):
     assert not verify(tmp_path / "t").findings
 
 
+@pytest.mark.tier("test")
 def test_changing(tmp_path):
     table = unpadded_table(tmp_path / "t")
     assert table.delete("d = 'ab'")["num_deleted_rows"] == 1

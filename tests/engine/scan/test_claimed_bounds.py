@@ -62,6 +62,7 @@ def lost(seed: int, rounding: str, predicates: int = 12) -> list[tuple[str, str]
     return found
 
 
+@pytest.mark.tier("test")
 @pytest.mark.sample(check=9, test=36)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("rounding", claimed.ROUNDINGS)
@@ -115,6 +116,7 @@ def without_row_counts(patch):
     without_null_counts(patch)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("rounding", "leave_out"),
     [

@@ -242,6 +242,7 @@ def test_deleted_rows_are_left_out(store, kind):
     assert scan(table).explain().deletion_vectors == 1
 
 
+@pytest.mark.tier("test")
 @given(st.sets(st.integers(0, 199)), st.integers(1, 70), st.integers(1, 70))
 @examples(40)
 def test_deleted_rows_whatever_the_batches_and_row_groups(deleted, batch, group):

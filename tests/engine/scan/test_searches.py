@@ -64,6 +64,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("sql", FILTERS)
 @given(data=st.data())
 @examples(6)

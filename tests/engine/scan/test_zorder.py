@@ -165,6 +165,7 @@ def test_what_does_not_fit_into_memory_is_ordered_alike(columns):
     assert split.equals(whole)
 
 
+@pytest.mark.tier("test")
 def test_ranks_from_a_sample_are_good_enough(monkeypatch):
     monkeypatch.setattr(zorder, "SAMPLE_ROWS", 1000)
     random = np.random.default_rng(8)
