@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta import DeltaTable, write_deltalake
+from waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +33,13 @@ def together(table: DeltaTable, *calls: Call) -> list[Any]:
                 expected.enter_context(group._group.call("test"))
             for number, call in enumerate(calls, 1):
                 futures.append(pool.submit(call, group))
-                while number < most and len(group._group._queue) < number and not futures[-1].done():
-                    time.sleep(0.001)
-            while not any(one.in_flight for one in group._group._queue) and not any(one.done() for one in futures):
-                time.sleep(0.001)  # until their version is under way
+                if number < most:
+                    until(lambda n=number: len(group._group._queue) >= n or futures[-1].done(), pause=0.001)
+            # Their version is under way.
+            until(
+                lambda: any(one.in_flight for one in group._group._queue) or any(one.done() for one in futures),
+                pause=0.001,
+            )
         return [future.exception() or future.result() for future in futures]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,13 +14,13 @@ GENEROUS = 120.0
 """Seconds after which a wait fails; only a failure reaches them."""
 
 
-def until(condition: Callable[[], T], seconds: float = GENEROUS, what: str = "the condition") -> T:
+def until(condition: Callable[[], T], seconds: float = GENEROUS, pause: float = 0.01) -> T:
     """Wait until a condition holds.
 
     Args:
-        condition: called again and again, with a short pause between two calls.
+        condition: called again and again.
         seconds: the end of the wait.
-        what: the condition in words, for the error.
+        pause: the seconds between two calls.
 
     Returns:
         The result of the condition, which is true.
@@ -28,6 +30,19 @@ def until(condition: Callable[[], T], seconds: float = GENEROUS, what: str = "th
     """
     end = time.monotonic() + seconds
     while not (found := condition()):
-        assert time.monotonic() < end, f"waited {seconds:g} s in vain for {what}"
-        time.sleep(0.01)
+        assert time.monotonic() < end, f"waited {seconds:g} s in vain"
+        time.sleep(pause)
     return found
+
+
+def next_moment() -> None:
+    """Wait until the clock, and the times that file systems give, are a millisecond further than now."""
+    now = time.time_ns() // 1_000_000
+
+    def is_later() -> bool:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x")
+            file.flush()
+            return os.fstat(file.fileno()).st_mtime_ns // 1_000_000 > now
+
+    until(is_later, pause=0.001)

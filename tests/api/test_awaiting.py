@@ -55,7 +55,7 @@ def test_the_loop_goes_on_and_calls_run_at_once(tmp_path: Path) -> None:
     together = threading.Barrier(3)
 
     def wait(txn: WriteTransaction) -> None:
-        together.wait(30)  # passes only if all three run at once
+        together.wait(120)  # passes only if all three run at once
         txn.append(ROWS)
 
     async def run() -> set[int | None]:
@@ -72,7 +72,7 @@ def test_a_cancelled_task_does_not_end_the_call(tmp_path: Path) -> None:
 
     def slow(txn: WriteTransaction) -> None:
         began.set()
-        go_on.wait(30)
+        go_on.wait(120)
         txn.append(ROWS)
 
     async def run() -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from refdelta import Change, DeltaTable, errors, write_deltalake
+from refdelta.api import following
 from refdelta.catalog import SqlCatalog
+from refdelta_storage import TracingStore
+from refdelta_storage.wrappers import WrapperStore
+from waiting import GENEROUS, until
 
 FED = {"delta.enableChangeDataFeed": "true"}
 
@@ -153,28 +158,48 @@ def test_a_new_schema_stops_it_and_the_position_goes_on_with_the_new_one(table: 
     assert change.rows.to_pylist() == [{"id": 5, "town": "Ulm"}]
 
 
+class Watched(TracingStore):
+    """The store of a table that is followed."""
+
+    def await_looks(self) -> None:
+        """Wait until a follower has looked again, several times: so it has waited in between."""
+        before = len(self.calls)
+        until(lambda: len(self.calls) > before + 10)
+
+
+def watched(table: DeltaTable) -> tuple[DeltaTable, Watched]:
+    store = Watched(table.store)
+    return DeltaTable.in_store(store), store
+
+
 def test_it_waits_for_the_next_version_and_ends_after_silence(table: DeltaTable) -> None:
-    follower = table.follow(1, timeout=60, interval=0.05)
-    later = threading.Timer(0.3, append, (table, 4))
-    later.start()
-    assert told([next(follower)]) == [(2, "changes", [4])]
-    later.join()
+    followed, store = watched(table)
+    follower = followed.follow(1, timeout=GENEROUS, interval=0.01)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(next, follower)
+        store.await_looks()
+        assert not found.done()
+        append(table, 4)
+        assert told([found.result()]) == [(2, "changes", [4])]
     assert list(table.follow(2, timeout=0.2, interval=0.05)) == []
 
 
 def test_another_thread_ends_the_wait(table: DeltaTable) -> None:
-    with table.follow(1) as follower:
-        closing = threading.Timer(0.2, follower.close)
-        closing.start()
-        assert list(follower) == []
-        closing.join()
+    followed, store = watched(table)
+    with followed.follow(1, interval=0.01) as follower, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(list, follower)
+        store.await_looks()
+        follower.close()
+        assert found.result() == []
 
 
 def test_a_cancelled_task_loses_no_change(table: DeltaTable) -> None:
+    followed, store = watched(table)
+
     async def run() -> list[tuple[int, str, list[int]]]:
-        follower = table.follow(1, interval=0.05)
+        follower = followed.follow(1, interval=0.01)
         waiting = asyncio.ensure_future(anext(follower))
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(store.await_looks)
         waiting.cancel()
         append(table, 4)
         found = []
@@ -189,22 +214,39 @@ def test_a_cancelled_task_loses_no_change(table: DeltaTable) -> None:
     assert asyncio.run(run()) == [(2, "changes", [4]), (3, "changes", [5])]
 
 
-def test_the_event_loop_goes_on_while_it_waits(table: DeltaTable) -> None:
-    async def run() -> int:
-        ticks = 0
+def test_the_event_loop_goes_on_while_it_looks(table: DeltaTable) -> None:
+    looking, go_on = threading.Event(), threading.Event()
 
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                await asyncio.sleep(0.01)
-                ticks += 1
+    class Held(WrapperStore):
+        def list_keys(self, prefix: str = "", after: str | None = None) -> Any:
+            self._hold()
+            return super().list_keys(prefix, after)
 
-        beside = asyncio.ensure_future(tick())
-        assert [change async for change in table.follow(1, timeout=0.5)] == []
-        beside.cancel()
-        return ticks
+        def list(self, prefix: str = "", after: str | None = None) -> Any:
+            self._hold()
+            return super().list(prefix, after)
 
-    assert asyncio.run(run()) > 3
+        def _hold(self) -> None:
+            looking.set()
+            assert go_on.wait(GENEROUS)
+
+    go_on.set()
+    follower = DeltaTable.in_store(Held(table.store)).follow(1, interval=0.01)
+    go_on.clear()
+    looking.clear()
+
+    async def run() -> list[Change]:
+        async def beside() -> None:
+            assert await asyncio.to_thread(looking.wait, GENEROUS)
+            go_on.set()
+            follower.close()
+
+        going = asyncio.ensure_future(beside())
+        found = [change async for change in follower]
+        await going
+        return found
+
+    assert asyncio.run(run()) == []
 
 
 def test_a_pinned_handle_begins_with_its_version(table: DeltaTable) -> None:
@@ -280,9 +322,11 @@ def test_positions_are_json_with_the_id_of_the_table(table: DeltaTable) -> None:
     assert json.loads(table.follow().position)["reservoirId"] == table.metadata().id
 
 
-def test_silence_is_measured_since_the_last_change(table: DeltaTable) -> None:
-    follower = table.follow(timeout=0.2, interval=0.05)
+def test_silence_is_measured_since_the_last_change(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    follower = table.follow(timeout=10, interval=0.05)
     next(follower)
-    time.sleep(0.3)
+    clock.now += 100
     append(table, 4)
     assert told([next(follower)]) == [(2, "changes", [4])]

@@ -28,6 +28,7 @@ from refdelta.transaction import background
 from refdelta_storage import FaultyStore, LocalStore, ReadOnlyStore, TracingStore
 from refdelta_storage.wrappers import Fault, WrapperStore
 from tiers import examples
+from waiting import next_moment, until
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 NOW = {"retention_hours": 0, "enforce_retention_duration": False}
@@ -244,7 +245,7 @@ def test_tombstones_that_a_checkpoint_has_forgotten(path, monkeypatch):
     table = DeltaTable(path)
     removed = set(table.vacuum(**NOW))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
-    time.sleep(0.002)
+    next_moment()
     table.create_checkpoint()
     table = DeltaTable(path)
     assert table.version() == 4
@@ -616,9 +617,9 @@ def test_every_retained_version_reads_and_nothing_else_is_left(fresh_path, steps
     # A moment at which each version was the newest.
     moments = [time.time_ns() // 1_000_000]
     for step in steps:
-        time.sleep(0.002)
+        next_moment()
         change(table, step)
-        time.sleep(0.002)
+        next_moment()
         if table.version() == len(moments):
             moments.append(time.time_ns() // 1_000_000)
     oldest = round(cut * table.version())
@@ -764,7 +765,7 @@ def test_background_work_of_this_process_is_done_before(tmp_path, maintenance_in
     table, done = DeltaTable(tmp_path / "t"), []
 
     def checkpoint():
-        time.sleep(0.2)
+        until(background.is_awaited)
         done.append((tmp_path / "t" / "late.parquet").touch())
 
     background.run(table.table_uri, background.MAINTENANCE, checkpoint)

@@ -20,7 +20,7 @@ THREADS = 6
 
 def at_once(work):
     """Run ``work(number)`` in as many threads, all at the same time; what each gives."""
-    meeting = threading.Barrier(THREADS, timeout=60)
+    meeting = threading.Barrier(THREADS, timeout=120)
 
     def run(number):
         meeting.wait()

@@ -1,11 +1,13 @@
 """The picture of the field: the runs take turns, failures are told and are no figures, and the page has all of them."""
 
 import json
-import time
+import subprocess
 from pathlib import Path
 
 import field
 import pytest
+
+from waiting import until
 
 
 def _line(engine, mix="appends", writers=1, rate=10.0, **more):
@@ -158,18 +160,24 @@ def test_many_commits_are_a_work_of_their_own(tmp_path):
     assert all("none" in one["failed"] for one in found)
 
 
-def test_the_writers_of_a_run_end_with_it(tmp_path):
+def test_the_writers_of_a_run_end_with_it(tmp_path, monkeypatch):
     """A Python of its own that has a process of its own, as ``refdelta bench`` has its writers."""
     script = tmp_path / "python"
     script.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/writer\nwait\n")
     script.chmod(0o700)
+    writer = tmp_path / "writer"
+
+    class Slow(subprocess.Popen):
+        """Its time is over when it has its writer."""
+
+        def communicate(self, *_, timeout=None):
+            if timeout is None:
+                return super().communicate()
+            until(lambda: writer.exists() and writer.read_text().endswith("\n"))
+            raise subprocess.TimeoutExpired(self.args, timeout)
+
+    monkeypatch.setattr(field.subprocess, "Popen", Slow)
     told = field.run(field.Work("a", "appends", 1), str(tmp_path), 4, 2, {"a": str(script)}, 0)
     assert told["failed"] == "not done after 2 s"
-    writer = int((tmp_path / "writer").read_text())
-    ended = time.monotonic() + 30
-    while time.monotonic() < ended and (state := Path(f"/proc/{writer}/stat")).exists():
-        if state.read_text().rpartition(")")[2].split()[0] == "Z":
-            break  # it has ended
-        time.sleep(0.01)
-    else:
-        assert not Path(f"/proc/{writer}").exists()
+    state = Path("/proc", writer.read_text().strip(), "stat")
+    until(lambda: not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z")

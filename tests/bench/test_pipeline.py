@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pipeline.engines import Refdelta
 from pipeline.report import History, Ran, Report
 
 import refdelta
+from waiting import until
 
 ROOT = Path(__file__).parents[2]
 REFRESHES = 2
@@ -196,13 +196,10 @@ def test_an_end_by_the_user_leaves_nothing(sign, tmp_path):
     arguments = [*SMALL, "--alone", "--scratch", str(tmp_path)]
     with subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         # The second one is interrupted while streams run.
-        until = "pipeline-*/tpch" if sign == signal.SIGINT else "pipeline-*/of-refdelta/checkpoints"
-        deadline = time.monotonic() + 300
-        while not list(tmp_path.glob(until)):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        there = "pipeline-*/tpch" if sign == signal.SIGINT else "pipeline-*/of-refdelta/checkpoints"
+        until(lambda: list(tmp_path.glob(there)) or process.poll() is not None, seconds=300)
+        assert process.poll() is None, process.communicate()
         process.send_signal(sign)
-        shown, told = process.communicate(timeout=60)
+        shown, told = process.communicate(timeout=120)
     assert (process.returncode, shown, told) == (130, "", "stopped\n")
     assert not list(tmp_path.iterdir())

@@ -257,7 +257,7 @@ class CatalogContract:
     # --- ratification ---
 
     def test_a_version_is_ratified_once(self, catalog: Catalog, reopen: Reopen, table: DeltaTable) -> None:
-        start = threading.Barrier(self.racers, timeout=60)
+        start = threading.Barrier(self.racers, timeout=120)
 
         def propose(number: int) -> list[Any]:
             own = log_of(catalog.table(NAME))
@@ -470,7 +470,7 @@ class CatalogContract:
             append(table, row)
         logs = [log_of(reopen().table(NAME)) for _ in range(4)]
         contents = [log_of(table).get(commit_key(version)) for version in range(1, 21)]
-        start = threading.Barrier(len(logs), timeout=60)
+        start = threading.Barrier(len(logs), timeout=120)
 
         def publish(log: ManagedStore) -> int:
             log.inner = InOrder(log.inner)
@@ -527,7 +527,7 @@ class CatalogContract:
         class Slow(InOrder):
             def put_if_absent(self, key: str, data: bytes) -> Any:
                 reached.set()
-                assert released.wait(60)
+                assert released.wait(120)
                 return super().put_if_absent(key, data)
 
         append(table, 0)
@@ -535,7 +535,7 @@ class CatalogContract:
         slow.inner = Slow(slow.inner)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             publishing = pool.submit(slow.publish)
-            assert reached.wait(60)
+            assert reached.wait(120)
             for row in range(1, 6):
                 append(table, row)
             assert ids(check_log(reopen())) == [*range(6)]
@@ -634,7 +634,7 @@ class CatalogContract:
     # --- names ---
 
     def test_a_name_is_taken_once(self, catalog: Catalog, reopen: Reopen) -> None:
-        start = threading.Barrier(self.racers, timeout=60)
+        start = threading.Barrier(self.racers, timeout=120)
 
         def create(number: int) -> bool:
             start.wait()

@@ -5,7 +5,6 @@ other one runs: what both were told, and the rows that are left, are those of on
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +33,7 @@ class Session:
     catalog: SqlCatalog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.catalog = SqlCatalog(self.url, timeout=10)
+        self.catalog = SqlCatalog(self.url, timeout=120)
 
     def open(self) -> None:
         self.ratifier: Any = self.catalog._ratifier(ENTRIES[ORDERS])
@@ -111,7 +110,7 @@ class Pair:
     def _before(self, *_: Any) -> None:
         if self._count == self._stop_at:
             self._stopped.set()
-            assert self._go.wait(20)
+            assert self._go.wait(120)
         self._count += 1
 
     def _reset(self) -> None:
@@ -183,7 +182,6 @@ class Pair:
 
     def _waits(self) -> bool:
         asked = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-        time.sleep(0.002)
         if not hasattr(self, "_watching"):
             self._watching = self.server.session()
             self._watch = self._watching.__enter__()

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from waiting import until
+
 TOKEN = "a-token-of-the-tests-0123456789"
 OTHER = "another-token-of-the-tests-01234"
 
@@ -41,7 +43,7 @@ class Served:
     ) -> tuple[int, dict[str, str], Any]:
         """Send one request, and return status, headers and the body as JSON."""
         place = urlsplit(self.url)
-        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=120)
         given = {"Content-Type": "application/json", **dict(headers)}
         if token is not None:
             given.setdefault("Authorization", f"Bearer {token}")
@@ -56,7 +58,7 @@ class Served:
         """End it as a supervisor would."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(15)
+            self.process.wait(120)
         finally:
             self.kill()
 
@@ -67,7 +69,13 @@ class Served:
         self.process.stdout.close()
 
 
-def start(folder: Path, *options: str, environment: dict[str, str] | None = None, files: int | None = None) -> Served:
+def start(
+    folder: Path,
+    *options: str,
+    environment: dict[str, str] | None = None,
+    files: int | None = None,
+    before: str | None = None,
+) -> Served:
     """Start a server over a SQLite file and a warehouse in a folder.
 
     Args:
@@ -75,7 +83,11 @@ def start(folder: Path, *options: str, environment: dict[str, str] | None = None
         options: more options of ``refdelta serve``.
         environment: more variables.
         files: the number of files that it may open.
+        before: code that its process runs first.
     """
+    program = ["-m", "refdelta"]
+    if before is not None:
+        program = ["-c", f"{before}\nfrom refdelta.cli import main\nraise SystemExit(main())"]
     tokens = folder / "tokens"
     tokens.write_text(f"# tokens\n{OTHER}\n{TOKEN}\n")
     tokens.chmod(0o600)
@@ -83,36 +95,40 @@ def start(folder: Path, *options: str, environment: dict[str, str] | None = None
         *("--catalog", f"sqlite:///{folder}/catalog.db", "--warehouse", str(folder / "warehouse")),
         *("--token-file", str(tokens), "--port", "0", *options),
     ]
-    with (folder / "server.log").open("a") as log:
-        process = subprocess.Popen(
-            [
-                *([] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]),
-                sys.executable,
-                "-m",
-                "refdelta",
-                "serve",
-                *arguments,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
-    line = process.stdout.readline()
-    found = re.search(r"at (https?://\S+)$", line)
-    served = Served(found.group(1) if found else "", folder, process)
-    if not found:
-        served.stop()
-        raise AssertionError(f"{line!r}\n{(folder / 'server.log').read_text()}")
-    return served
+    limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
+    command = [*limited, sys.executable, *program, "serve", *arguments]
+
+    def served() -> Served | None:
+        """The server; None if a connection of another program has its port for a moment."""
+        with (folder / "server.log").open("a+") as log:
+            before = log.tell()
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(environment or {})}
+            )
+            line = process.stdout.readline()
+            found = re.search(r"at (https?://\S+)$", line)
+            made = Served(found.group(1) if found else "", folder, process)
+            if not found:
+                made.stop()
+                log.seek(before)
+                told = log.read()
+                assert "Address already in use" in told, f"{line!r}\n{told}"
+                log.truncate(before)
+        return made if found else None
+
+    return until(served)
 
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *options: str, environment: dict[str, str] | None = None, files: int | None = None
+    folder: Path,
+    *options: str,
+    environment: dict[str, str] | None = None,
+    files: int | None = None,
+    before: str | None = None,
 ) -> Iterator[Served]:
     """Start a server as :func:`start` does; at the end, end it as a supervisor would."""
-    served = start(folder, *options, environment=environment, files=files)
+    served = start(folder, *options, environment=environment, files=files, before=before)
     try:
         yield served
     finally:
@@ -168,6 +184,6 @@ class Proxy:
                 connection.sendall(answer)
 
     def _passed_on(self, head: bytes, body: bytes) -> bytes:
-        with socket.create_connection((self._place.hostname, self._place.port), timeout=30) as server:
+        with socket.create_connection((self._place.hostname, self._place.port), timeout=120) as server:
             server.sendall(head.rstrip(b"\r\n") + b"\r\nConnection: close\r\n\r\n" + body)
             return b"".join(iter(lambda: server.recv(65536), b""))

@@ -72,7 +72,7 @@ def call(served, packages):
 
     yield ask
     process.stdin.close()
-    assert process.wait(20) == 0, process.stderr.read()
+    assert process.wait(120) == 0, process.stderr.read()
     process.stdout.close()
     process.stderr.close()
 

@@ -30,6 +30,7 @@ from refdelta.errors import (
 )
 from refdelta.transaction import background
 from refdelta.transaction.group import _GroupShell
+from waiting import GENEROUS, until
 
 pytestmark = pytest.mark.tier("test")
 
@@ -123,20 +124,17 @@ def together(running, table: DeltaTable, near: Server, monkeypatch, *works):
     def held(shell, effect):
         if type(effect).__name__ == "TryCommit" and not entered.is_set():
             entered.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
         return perform(shell, effect)
 
     monkeypatch.setattr(_GroupShell, "perform", held)
     handles = [again(running, table) for _ in works]
     with ThreadPoolExecutor(len(works) + 1) as pool:
         first = pool.submit(append, again(running, table), 1000)
-        assert entered.wait(30)
+        assert entered.wait(120)
         others = [pool.submit(work, handle) for work, handle in zip(works, handles, strict=True)]
         group = next(held.group for held in near.service._tables.values() if held.group is not None)
-        until = time.monotonic() + 30
-        while len(group._queue) < len(works) + 1:
-            assert time.monotonic() < until
-            time.sleep(0.002)
+        until(lambda: len(group._queue) > len(works))
         go_on.set()
         first.result()
         return [one.exception() or one.result() for one in others]
@@ -357,12 +355,12 @@ def test_a_killed_server_loses_and_doubles_nothing(tmp_path):
         clients = [pool.submit(client, number) for number in range(1, 5)]
         for _ in range(3):
             with serving(tmp_path, "--port", port) as served:
-                had, until = len(acknowledged), time.monotonic() + 30
-                while len(acknowledged) < had + 8 and time.monotonic() < until:
-                    time.sleep(0.02)
+                had = len(acknowledged)
+                until(lambda had=had: len(acknowledged) >= had + 8)
                 served.process.kill()
         with serving(tmp_path, "--port", port):
-            time.sleep(0.3)
+            had = len(acknowledged)
+            until(lambda: len(acknowledged) > had)
             stop.set()
             for one in clients:
                 one.result()
@@ -390,12 +388,11 @@ def test_a_server_that_is_asked_to_stop_answers_what_it_has_accepted(tmp_path):
             patch.setattr("refdelta.catalog.unity_http.pause", lambda *_: None)
             patch.setattr(unity, "pause", lambda *_: None)
             clients = [pool.submit(client, number) for number in range(1, 5)]
-            while len(acknowledged) < 8:
-                time.sleep(0.01)
+            until(lambda: len(acknowledged) >= 8)
             served.process.send_signal(signal.SIGTERM)
             for one in clients:
                 one.result()
-        assert served.process.wait(15) in (0, -signal.SIGTERM)
+        assert served.process.wait(120) in (0, -signal.SIGTERM)
         del table
     with SqlCatalog(f"sqlite:///{tmp_path}/catalog.db") as behind:
         assert ids(behind.table(NAME)) == sorted(acknowledged)  # so nothing was accepted without an answer
@@ -417,7 +414,7 @@ def test_more_transactions_than_the_limit_wait(monkeypatch):
     class Slow:
         def transact(self, *_):
             entered.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
             return delta_api.TransactionReply(outcome="alone")
 
     async def receive():
@@ -433,8 +430,7 @@ def test_more_transactions_than_the_limit_wait(monkeypatch):
             return Request({**scope, "path_params": names}, receive)
 
         first = asyncio.ensure_future(endpoints._transact(request()))
-        while not entered.is_set():
-            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(entered.wait, GENEROUS)
         second = await endpoints._transact(request())
         go_on.set()
         return second, await first

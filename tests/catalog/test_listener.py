@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import socket
-import time
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ def strangers(served, count, sends=b""):
     with contextlib.ExitStack() as stack:
         found = []
         for _ in range(count):
-            found.append(stack.enter_context(socket.create_connection((place.hostname, place.port), timeout=30)))
+            found.append(stack.enter_context(socket.create_connection((place.hostname, place.port), timeout=120)))
             with contextlib.suppress(OSError):
                 found[-1].sendall(sends)
         yield found
@@ -44,16 +43,16 @@ REQUESTS = {
 @pytest.mark.parametrize("files", [None, 256])
 @pytest.mark.parametrize("sends", REQUESTS.values(), ids=REQUESTS)
 def test_600_connections_of_strangers(tmp_path, files, sends):
-    with serving(tmp_path, files=files) as served, UnityCatalog(served.url, TOKEN) as catalog:
+    # None of them is closed for being slow.
+    before = "from refdelta.catalog import listener; listener.HEADER_SECONDS = 3600.0"
+    with serving(tmp_path, files=files, before=before) as served, UnityCatalog(served.url, TOKEN) as catalog:
         table = catalog.create_table("main.sales.orders", SCHEMA)
         with strangers(served, 600, sends):
-            begin = time.monotonic()
             for row in range(3):
                 assert served.request("GET", CATALOGS)[0] == 200
                 write_deltalake(table, pa.table({"id": [row]}, SCHEMA), mode="append")
                 with strangers(served, 100, sends):
                     assert catalog.table("main.sales.orders").count() == row + 1
-            assert time.monotonic() - begin < listener.HEADER_SECONDS, "not only since they were closed for being slow"
         background.settle()
     assert len((tmp_path / "server.log").read_text()) < 1000
 
@@ -62,7 +61,7 @@ def test_600_connections_of_strangers(tmp_path, files, sends):
 def test_a_connection_with_a_token_is_kept(tmp_path):
     with serving(tmp_path, files=256) as served:
         place = urlsplit(served.url)
-        known = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
+        known = http.client.HTTPConnection(place.hostname, place.port, timeout=120)
         with contextlib.closing(known):
             for _ in range(4):
                 known.request("GET", f"{place.path}{CATALOGS}", headers={"Authorization": f"Bearer {TOKEN}"})

@@ -35,7 +35,7 @@ def asked(served, path, token=TOKEN, method="GET", **headers):
     """One request at the root of a server: status, media type and text."""
     place = urlsplit(served.url)
     given = {**headers, **({} if token is None else {"Authorization": f"Bearer {token}"})}
-    with contextlib.closing(http.client.HTTPConnection(place.hostname, place.port, timeout=30)) as connection:
+    with contextlib.closing(http.client.HTTPConnection(place.hostname, place.port, timeout=120)) as connection:
         connection.request(method, path, headers=given)
         reply = connection.getresponse()
         return reply.status, reply.headers["Content-Type"], reply.read().decode()
@@ -174,7 +174,7 @@ def test_health_says_that_the_database_does_not_answer(tmp_path, monkeypatch):
 def test_health_does_not_wait_for_a_database_that_hangs(tmp_path, monkeypatch):
     go_on = threading.Event()
     with open_served(f"sqlite:///{tmp_path}/c.db", None, None) as catalog:
-        monkeypatch.setattr(DeltaService, "check", lambda _: go_on.wait(60))
+        monkeypatch.setattr(DeltaService, "check", lambda _: go_on.wait(120))
         monkeypatch.setattr(server, "_HEALTH_SECONDS", 0.05)
 
         async def ask():

@@ -359,7 +359,7 @@ def test_many_threads_that_lose_do_not_wait_for_connections(catalog):
     """Each has one connection at a time: the pool has fifteen."""
     log = catalog.create_table("t", SCHEMA).store
     log.ask()
-    start = threading.Barrier(40, timeout=60)
+    start = threading.Barrier(40, timeout=120)
     commit = managed_log.RatifiedCommit(1, 2, 1, file_name=f"{1:020d}.x.json")
     log.ratifier.propose(commit)
 
@@ -377,7 +377,7 @@ def test_a_new_catalog_is_opened_by_many_at_once(where, tmp_path, request):
     server = request.getfixturevalue("postgres_server") if where == "postgres" else None
     for number in range(3 if server else 40):  # SQLite refuses some of them in one of twenty new databases
         url = server.database() if server else f"sqlite:///{tmp_path}/{number}.db"
-        start = threading.Barrier(8, timeout=60)
+        start = threading.Barrier(8, timeout=120)
 
         def open_it(_, url=url, start=start):
             start.wait()

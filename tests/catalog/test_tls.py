@@ -155,7 +155,7 @@ def test_plain_http_and_handshakes_that_never_end(tmp_path):
         http = served.url.replace("https", "http").replace("127.0.0.1", "localhost")
         with UnityCatalog(http, TOKEN) as catalog, pytest.raises(errors.StoreError):
             catalog.tables()
-        idle = [socket.create_connection((place.hostname, place.port), timeout=30) for _ in range(400)]
+        idle = [socket.create_connection((place.hostname, place.port), timeout=120) for _ in range(400)]
         url = served.url.replace("127.0.0.1", "localhost")
         with UnityCatalog(url, TOKEN, ca_file=authority.file) as catalog:
             assert catalog.tables() == []

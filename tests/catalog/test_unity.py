@@ -26,6 +26,7 @@ from refdelta.core.log.codec import encode_commit
 from refdelta.engine.log.managed_log import Exists, ManagedStore
 from refdelta.transaction import background
 from refdelta_storage import Committed, StorageError
+from waiting import until
 
 pytestmark = pytest.mark.tier("test")
 
@@ -715,13 +716,11 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(tmp_path):
                             catalog.create_table("main.sales.orders", SCHEMA)
                         writers = [pool.submit(write, served.url, number) for number in range(3)]
                     begun = len(done)
-                    while len(done) < begun + 8 and not all(one.done() for one in writers):
-                        time.sleep(0.01)
+                    until(lambda b=begun, w=writers: len(done) >= b + 8 or all(one.done() for one in w))
                     served.process.kill()
             with serving(tmp_path, "--port", port):
                 begun = len(done)
-                while len(done) < begun + 3:
-                    time.sleep(0.01)
+                until(lambda: len(done) >= begun + 3)
                 stop.set()
                 for writer in writers:
                     writer.result()

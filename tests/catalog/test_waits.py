@@ -60,9 +60,10 @@ def test_the_wait_for_a_connection_is_named(postgres_server):
 def test_the_wait_for_an_answer_is_named_and_the_next_statement_has_a_new_connection(postgres_server, tmp_path):
     world = waits.World(postgres_server.database(), tmp_path)
     proxy = waits.Swallowing(postgres_server.port)
-    catalog = waits.opened(world.url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), tmp_path)
+    # Long enough for the statements that have an answer.
+    catalog = waits.opened(world.url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), tmp_path, timeout=3)
     proxy.silence(1, "reply", forever=False)  # the first one finds out that the connection is alive
-    with pytest.raises(errors.StoreError, match=f"the wait for an answer {ENDED}0.3 s"):
+    with pytest.raises(errors.StoreError, match=f"the wait for an answer {ENDED}3 s"):
         catalog.tables()
     assert catalog.tables() == [waits.NAME]
     proxy.silence(0, "reply", forever=False)
@@ -73,21 +74,21 @@ def test_the_wait_for_an_answer_is_named_and_the_next_statement_has_a_new_connec
 
 
 def test_a_statement_that_takes_too_long_is_named(postgres_server):
-    with SqlCatalog(postgres_server.database(), timeout=1) as catalog:
-        with pytest.raises(errors.StoreError, match=f"the wait for a statement {ENDED}1 s"):
-            read(catalog, "select pg_sleep(20)")
+    with SqlCatalog(postgres_server.database(), timeout=3) as catalog:
+        with pytest.raises(errors.StoreError, match=f"the wait for a statement {ENDED}3 s"):
+            read(catalog, "select pg_sleep(600)")
         assert catalog.tables() == []
 
 
 def test_a_session_that_does_nothing_amid_a_transaction_holds_no_lock(postgres_server, tmp_path):
     """The server ends it, so that a program that is gone stops no other one."""
     world = waits.World(postgres_server.database(), tmp_path)
-    with SqlCatalog(world.url, timeout=0.3) as gone, gone._database.connect() as connection:
+    with SqlCatalog(world.url, timeout=2) as gone, gone._database.connect() as connection:
         connection.execute(sa.text("select * from refdelta_tables for update"))
         world.direct.rename_table(waits.NAME, waits.NEW)
         with pytest.raises(sa.exc.DBAPIError) as raised:
             connection.execute(sa.text("select 1"))
-        assert "did nothing amid a transaction" in database.Waits(0.3).reason(raised.value)
+        assert "did nothing amid a transaction" in database.Waits(2).reason(raised.value)
     world.direct.close()
 
 
@@ -102,10 +103,10 @@ def read(catalog, statement, afterwards=lambda: None):
 def test_the_wait_for_a_connection_of_the_pool_is_named(where, tmp_path, request):
     server = request.getfixturevalue("postgres_server") if where == "postgres" else None
     url = server.database() if server else f"sqlite:///{tmp_path}/c.db"
-    with SqlCatalog(url, timeout=0.3) as catalog, contextlib.ExitStack() as held:
+    with SqlCatalog(url, timeout=2) as catalog, contextlib.ExitStack() as held:
         for _ in range(15):
             held.enter_context(catalog._database.connect())
-        with pytest.raises(errors.StoreError, match=r"as all of this program's are in use, after 0\.\d s; SqlCatalog"):
+        with pytest.raises(errors.StoreError, match=r"as all of this program's are in use, after 2\.0 s; SqlCatalog"):
             catalog.tables()
 
 

@@ -30,6 +30,7 @@ from refdelta.catalog import SqlCatalog
 from refdelta.catalog.sql import TABLES
 from refdelta.transaction import background
 from servers.postgres import PostgresServer
+from waiting import until
 
 SCHEMA = pa.schema({"id": pa.int64()})
 NAME, NEW, OTHER = "sales.orders", "archive.orders", "sales.files"
@@ -110,9 +111,9 @@ class Swallowing:
             one.close()
 
 
-def opened(url: str, folder: Path) -> SqlCatalog:
+def opened(url: str, folder: Path, timeout: float = TIMEOUT) -> SqlCatalog:
     """A catalog whose waits end soon."""
-    return SqlCatalog(url, str(folder / "warehouse"), locations=[folder], timeout=TIMEOUT)
+    return SqlCatalog(url, str(folder / "warehouse"), locations=[folder], timeout=timeout)
 
 
 def opened_before(url: str, folder: Path) -> tuple[SqlCatalog, Any]:
@@ -304,10 +305,7 @@ def settled(server: PostgresServer) -> None:
     """Wait until no session of the proxy is amid a transaction."""
     asked = "select count(*) from pg_stat_activity where state not in ('idle') and pid <> pg_backend_pid()"
     with server.session() as connection:
-        for _ in range(200):
-            if connection.execute(asked).fetchone()[0] == 0:
-                return
-            time.sleep(0.02)
+        until(lambda: connection.execute(asked).fetchone()[0] == 0)
 
 
 def search(server: PostgresServer, statements: Iterable[str] = tuple(STATEMENTS), step: int = 1) -> Iterator[Played]:

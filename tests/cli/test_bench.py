@@ -9,9 +9,9 @@ import importlib.util
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -41,6 +41,7 @@ from refdelta.racing.mixes import (
 )
 from refdelta.racing.throughput import GROUP, Acknowledged, Own, OwnEngine, Tally, check, jobs, prepare, race, summed
 from tiers import examples
+from waiting import until
 
 KEYS = {"mix", "writers", "commits", "seconds", "commits_per_second", "aborts", "abort_rate", "attempts", "latency"}
 PACKAGES = {"refdelta", "pyarrow", "numpy", "fsspec"}
@@ -88,11 +89,9 @@ def test_by_the_clock(cli):
 @pytest.mark.tier("test")
 def test_an_interrupt_leaves_nothing(process, tmp_path):
     running = process("bench", tmp_path, "--writers", 1, "--seconds", 100)
-    until = time.monotonic() + 60
-    while not list(tmp_path.glob("*/_delta_log/*1.json")) and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: list(tmp_path.glob("*/_delta_log/*1.json")))
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=120)
     assert (running.returncode, out, err) == (130, b"", b"refdelta: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -101,15 +100,35 @@ def test_an_interrupt_leaves_nothing(process, tmp_path):
 def test_writers_whose_race_is_killed_end(process, tmp_path):
     """Otherwise they would go on to change a table whose race is not judged any more."""
     with process("bench", tmp_path, "--writers", 2, "--seconds", 100) as running:
-        until = time.monotonic() + 60
-        while versions(tmp_path) < 4 and time.monotonic() < until:
-            time.sleep(0.05)
+        until(lambda: versions(tmp_path) >= 4)
+        writers = descendants(running.pid)
+        assert len(writers) >= 2
         running.kill()
-    time.sleep(1)  # what they had begun
-    last = versions(tmp_path)
-    assert last >= 4
-    time.sleep(2)
-    assert versions(tmp_path) == last
+    until(lambda: not any(map(is_running, writers)))
+
+
+def descendants(pid):
+    """The processes that a process has begun, and those that they have."""
+    states = {int(path.parent.name): state_of(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat")}
+    found, more = [], [pid]
+    while more:
+        parent = more.pop()
+        more += (own := [one for one, state in states.items() if state is not None and int(state[1]) == parent])
+        found += own
+    return found
+
+
+def state_of(pid):
+    """The fields after the name of a process; None if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def is_running(pid):
+    state = state_of(pid)
+    return state is not None and state[0] != "Z"
 
 
 def versions(folder):

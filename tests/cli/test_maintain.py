@@ -229,13 +229,13 @@ def test_progress_is_shown_on_a_terminal_only(small):
     ours, terminal = pty.openpty()
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, stdin=subprocess.DEVNULL)
     os.close(terminal)
-    out, _ = running.communicate(timeout=60)
+    out, _ = running.communicate(timeout=120)
     seen = os.read(ours, 65536)
     os.close(ours)
     assert b"1 of 2 bins are rewritten" in seen
     assert out.startswith(b"version 5: ")
     DeltaTable(small).restore(4, commit_properties=CommitProperties())
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=True, timeout=120)
     assert done.stderr == b""
 
 

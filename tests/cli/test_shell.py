@@ -105,7 +105,7 @@ def test_debug_shows_where_a_foreseen_error_comes_from_too(cli, tmp_path, monkey
 
 
 def test_without_click_it_says_what_to_install(process):
-    out, err = process(code=WITHOUT_CLICK).communicate(timeout=60)
+    out, err = process(code=WITHOUT_CLICK).communicate(timeout=120)
     assert out == b""
     assert err == b"refdelta: the command line needs click; install with: pip install 'refdelta[cli]'\n"
 
@@ -119,7 +119,7 @@ def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
     running.stdout.close()
     assert running.stderr.read() == b""
     running.stderr.close()
-    assert running.wait(timeout=60) == 0
+    assert running.wait(timeout=120) == 0
 
 
 @pytest.mark.tier("test")
@@ -127,7 +127,7 @@ def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
 def test_a_full_disk_behind_the_output_is_one_line(table, shape):
     command = [sys.executable, "-m", "refdelta", "read", table, "--format", shape]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (1, b"refdelta: No space left on device\n")
 
 
@@ -140,7 +140,7 @@ def test_an_interrupt_is_quiet(process):
         "sys.exit(main(['read', 'x']))"
     )
     running = process(code=code)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=120)
     assert (running.returncode, out, err.strip()) == (128 + signal.SIGINT, b"", b"refdelta: interrupted")
 
 
@@ -165,7 +165,7 @@ def _on_a_terminal(*arguments):
         while block := os.read(ours, 4096):
             seen += block
     os.close(ours)
-    assert running.wait(timeout=60) == 0
+    assert running.wait(timeout=120) == 0
     return seen.decode()
 
 
@@ -295,6 +295,6 @@ def test_errors_are_red_on_a_terminal(quiet):
         while block := os.read(ours, 4096):
             said += block
     os.close(ours)
-    assert running.wait(timeout=60) == 1
+    assert running.wait(timeout=120) == 1
     assert (b"\x1b[31mrefdelta:" in said) is not quiet
     assert b"refdelta:" in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from refdelta_storage import MemoryStore
 from refdelta_storage import base as storage
 from refdelta_storage.base import ObjectInfo, PutOutcome
 from refdelta_storage.errors import not_found
+from waiting import next_moment
 
 FILES_OF_VECTORS = mock.patch.object(dv, "INLINE_BYTES", 0)
 """Vectors in files, small as they are: so that it is seen which ones are written and removed."""
@@ -247,7 +247,7 @@ class Engine(Branches):
 
     def _vacuum(self, version: Version, staged: Staged) -> Committed | None:
         """VACUUM looks for files at the version at which it began, and deletes them when it commits."""
-        time.sleep(0.002)  # until what was removed, and what was written, is older than the retention
+        next_moment()  # so that what was removed, and what was written, is older than the retention
         self.store.listed = {key for data in version.log for key in self._named(_adds(data))}
         try:
             request = VacuumRequest(retention_hours=0, enforce_retention_duration=False)

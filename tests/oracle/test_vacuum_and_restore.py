@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pytest
 from api.needed import needs, objects
 from refdelta import DeltaTable, write_deltalake
 from refdelta.crosscheck import oracle
+from waiting import next_moment
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +51,7 @@ def original(quick_spark, settings, tmp_path_factory):
     for stray in ("orphan.parquet", "_p=a/orphan.parquet", "sub/_x/y", "sub/.y", "_y", "sub/z"):
         (path / stray).parent.mkdir(parents=True, exist_ok=True)
         (path / stray).touch()
-    time.sleep(0.01)
+    next_moment()
     return path
 
 
@@ -100,7 +100,7 @@ def test_the_same_files_of_ours_go(quick_spark, tmp_path):
     table.restore(4)
     table.delete("id = 7")
     (path / "orphan.parquet").touch()
-    time.sleep(0.01)
+    next_moment()
     assert sorted(table.vacuum(full=True, **NOW)) == sorted(dry_run(quick_spark, table))
     assert sorted(table.vacuum(**NOW)) == sorted(dry_run(quick_spark, table, "LITE"))
     assert len(table.vacuum(**NOW)) > 6

@@ -45,7 +45,7 @@ def test_a_server_that_is_gone_cuts_the_connection(fresh_path):
     with ServerProxy(Gone()) as proxy:
         import http.client
 
-        client = http.client.HTTPConnection(proxy.endpoint.removeprefix("http://"), timeout=10)
+        client = http.client.HTTPConnection(proxy.endpoint.removeprefix("http://"), timeout=120)
         client.request("GET", "/tables/x")
         with pytest.raises(http.client.RemoteDisconnected):
             client.getresponse()

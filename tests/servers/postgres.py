@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 USER = "refdelta"
-_STARTS_WITHIN = 60.0
+_STARTS_WITHIN = 120.0
 _STOPS_WITHIN = 30.0
 
 
@@ -85,9 +85,25 @@ class PostgresServer:
         self._made = False
 
     def start(self) -> PostgresServer:
-        """Start it and wait until it answers."""
-        if not self._made:
-            self._initialize()
+        """Start it and wait until it answers. Another program may have taken its port before the first start, which
+        then tries another one.
+        """
+        if self._made:
+            self._launch()
+            return self
+        self._initialize()
+        for attempts_left in (2, 1, 0):
+            try:
+                self._launch()
+                break
+            except RuntimeError:
+                if not attempts_left:
+                    raise
+                self.crash()
+                self.port = _free_port()
+        return self
+
+    def _launch(self) -> None:
         command = [str(self._programs / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port)]
         command += [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
@@ -101,7 +117,6 @@ class PostgresServer:
                 **self._as,
             )
         self._wait()
-        return self
 
     def _initialize(self) -> None:
         command = [str(self._programs / "initdb"), "-D", str(self.folder / "data"), "-U", USER, "-A", "trust"]
@@ -131,7 +146,7 @@ class PostgresServer:
         """A connection without transactions, past any catalog."""
         import psycopg
 
-        given = {"host": "127.0.0.1", "port": self.port, "user": USER, "dbname": database, "connect_timeout": 5}
+        given = {"host": "127.0.0.1", "port": self.port, "user": USER, "dbname": database, "connect_timeout": 120}
         with psycopg.connect(**given, autocommit=True) as connection:
             yield connection
 

@@ -19,6 +19,7 @@ from refdelta.errors import (
 )
 from refdelta.operations.layout import auto_compact
 from refdelta.spark import SparkExecutor
+from waiting import until
 
 pytestmark = pytest.mark.sample(check=1, test=5)
 
@@ -304,7 +305,6 @@ def test_a_compaction_after_a_statement_is_its_executors_too(path, monkeypatch):
 def test_files_of_an_attempt_that_spark_kills_are_removed(spark, tmp_path):
     """As it kills the slower one of two attempts that it runs side by side."""
     import threading
-    import time
 
     from pyspark import TaskContext
 
@@ -329,13 +329,11 @@ def test_files_of_an_attempt_that_spark_kills_are_removed(spark, tmp_path):
         )
         if number == 1 and not begun.exists():
             begun.write_text(str(TaskContext.get().taskAttemptId()))
-            while True:
-                time.sleep(0.05)
+            threading.Event().wait(600)  # until it is killed
         return adds[0].path
 
     def kill():
-        while not (begun.exists() and begun.read_text()):
-            time.sleep(0.05)
+        until(lambda: begun.exists() and begun.read_text())
         assert len(parquet_files(path) - before) >= 1
         spark.sparkContext._jsc.sc().killTaskAttempt(int(begun.read_text()), True, "another was faster")
 

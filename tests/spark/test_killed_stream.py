@@ -5,7 +5,6 @@ once, and what the dead have left is nothing that the table needs.
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pytest
 from refdelta import DeltaTable
 from spark.drivers import Driver
 from spark.files import committed, data_files
+from waiting import until
 
 pytestmark = pytest.mark.spark(apart=True)
 
@@ -55,9 +55,7 @@ def test_killed_drivers_lose_nothing_and_write_nothing_twice(folder: Path) -> No
     with Driver("killed_stream", folder) as driver:
         assert driver.ended(), driver.said()
 
-    patience = time.monotonic() + 60
-    while not (folder / "zombie").exists() and time.monotonic() < patience:
-        time.sleep(0.05)
+    until((folder / "zombie").exists)
     assert "ConcurrentTransactionException" in (folder / "zombie").read_text()
     table = DeltaTable(folder / "t")
     assert sorted(table.to_pyarrow_table().column("id").to_pylist()) == list(range(BATCHES * ROWS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import SparkExecutor, SparkJobCancelledError, register, typed_errors, write
+from waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,8 +129,13 @@ CANCELS: dict[str, Callable[[Any], Any]] = {
 
 def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        time.sleep(20)
+        endless()
         yield batch
+
+
+def endless(_: object = None) -> None:
+    """Work until the task is killed."""
+    threading.Event().wait(600)
 
 
 def merged(at: Any, df: Any) -> None:
@@ -142,7 +147,7 @@ def merged(at: Any, df: Any) -> None:
 WORK: dict[str, Callable[[Any, Any], object]] = {
     "write": lambda at, df: write(df, at.new),
     "MERGE": merged,
-    "executor": lambda at, _: list(SparkExecutor(at.spark).map(time.sleep, [20, 20])),
+    "executor": lambda at, _: list(SparkExecutor(at.spark).map(endless, [1, 2])),
     "source": lambda at, df: df.write.format("refdelta").mode("append").save(at.new),
 }
 
@@ -157,10 +162,13 @@ def test_a_cancelled_job_is_told_in_one_sentence_and_leaves_nothing(
     here = SimpleNamespace(**{**vars(at), "new": str(tmp_path / "new")})
     df = at.df.repartition(2).mapInArrow(slow, "id long, s string")
 
+    def is_running() -> bool:
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        return any(stage is not None and stage.numActiveTasks for stage in stages)
+
     def when_running() -> None:
-        while not context.statusTracker().getActiveJobsIds():
-            time.sleep(0.05)
-        time.sleep(0.5)
+        until(is_running)
         CANCELS[cancel](at.spark)
 
     canceller = threading.Thread(target=when_running)

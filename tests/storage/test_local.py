@@ -32,7 +32,7 @@ from refdelta_storage.testing import watch
 def child(code, *arguments, check=True):
     """Run code in a new interpreter; its output, lines."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=120)
 
 
 class TestRaces:
@@ -79,7 +79,7 @@ class TestRaces:
             for racer in racers:
                 racer.stdin.write("go\n")
                 racer.stdin.flush()
-            outputs.extend(racer.communicate(timeout=60)[0] for racer in racers)
+            outputs.extend(racer.communicate(timeout=120)[0] for racer in racers)
 
         watch(store, keys, values, run, 1)
         winners = {}

@@ -62,7 +62,7 @@ for call in (lambda: store.get("x"), lambda: list(store.list()), lambda: store.p
         print(error)
 """
     command = [sys.executable, "-c", code, pickle.dumps(store).hex()]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    lines = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.splitlines()
     assert lines == ["memory://elsewhere lives in the memory of another process"] * 7
 
 

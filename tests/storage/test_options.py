@@ -384,6 +384,6 @@ def test_opening_needs_no_client_library():
     code = "import sys, refdelta_storage as s; s.open_store('x'); s.open_store('memory://x');"
     code += "print([m for m in ('fsspec', 's3fs', 'adlfs', 'pytest', 'hypothesis') if m in sys.modules])"
     code += "; import refdelta_storage.testing; print([m for m in ('pytest', 'hypothesis') if m in sys.modules])"
-    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     assert output.stdout == "[]\n[]\n"
     assert not Path("x").exists()

@@ -11,6 +11,7 @@ import pytest
 
 import forks
 from refdelta.transaction import background
+from waiting import until
 
 
 def test_work_of_one_table_waits_for_no_other_and_is_bounded():
@@ -18,7 +19,7 @@ def test_work_of_one_table_waits_for_no_other_and_is_bounded():
 
     def slow():
         begun.append(1)
-        go.wait(30)
+        go.wait(120)
         done.append("slow")
 
     for _ in range(background.CHECKSUM.side_by_side):
@@ -43,11 +44,11 @@ def test_one_publication_of_a_table_runs_and_the_newest_waits():
 
     def slow():
         begun.set()
-        go.wait(30)
+        go.wait(120)
         done.append(0)
 
     background.run("a", background.PUBLICATION, slow)
-    assert begun.wait(30)
+    assert begun.wait(120)
     for number in (1, 2, 3):
         background.run("a", background.PUBLICATION, lambda number=number: done.append(number))
     background.run("b", background.PUBLICATION, lambda: done.append("b"))
@@ -79,28 +80,30 @@ def test_no_fork_comes_in_between():
 
 def _fork_beside_a_task():
     done = []
-    background.run("a", background.CHECKSUM, lambda: done.append(threading.Event().wait(0.1)))
+    # Only the wait of the fork for this task ends it.
+    background.run("a", background.CHECKSUM, lambda: done.append(until(background.is_awaited)))
     child = os.fork()
     if not child:
         status = 1
         try:
             background.run("a", background.CHECKSUM, lambda: done.append("child"))
             background.settle()
-            status = 0 if done == [False, "child"] else 2
+            status = 0 if done == [True, "child"] else 2
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert done == [False]
+    assert done == [True]
 
 
 def test_work_that_goes_on_while_the_process_ends_may_begin_threads():
     """So does a request to a store, which looks for the address of a host."""
     code = """
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from refdelta.transaction import background
 def work():
-    time.sleep(0.2)
+    while not background.is_awaited():  # by the end of the process
+        threading.Event().wait(0.01)
     print(ThreadPoolExecutor(1).submit(lambda: "done").result(), flush=True)
 background.run("t", background.CHECKSUM, work)
 """
@@ -110,10 +113,14 @@ background.run("t", background.CHECKSUM, work)
 
 def test_a_process_that_ends_has_done_it_and_takes_more_while_it_ends():
     code = """
-import atexit, time
+import atexit, threading
 from refdelta.transaction import background
+def work():
+    while not background.is_awaited():  # by the end of the process
+        threading.Event().wait(0.01)
+    print("done", flush=True)
 atexit.register(lambda: background.run("t", background.CHECKSUM, lambda: print("late")))
-background.run("t", background.CHECKSUM, lambda: (time.sleep(0.2), print("done", flush=True)))
+background.run("t", background.CHECKSUM, work)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.split(), done.stderr) == (["done", "late"], "")

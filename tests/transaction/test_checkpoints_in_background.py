@@ -24,6 +24,7 @@ from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.transaction import background
 from refdelta_storage import LocalStore, StorageError
 from refdelta_storage.wrappers import TracingStore
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("maintenance_in_background")
 
@@ -46,7 +47,7 @@ def gate(monkeypatch):
     opened, write = threading.Event(), checkpoint_write.write_checkpoint
 
     def waiting(*args, **kwargs):
-        assert opened.wait(60)
+        assert opened.wait(120)
         return write(*args, **kwargs)
 
     monkeypatch.setattr(checkpoint_write, "write_checkpoint", waiting)
@@ -120,7 +121,7 @@ def test_where_checkpoints_are_slower_than_commits_for_ever_few_versions_are_hel
     writer.join(1)
     assert writer.is_alive()
     gate.set()
-    writer.join(60)
+    writer.join(120)
     background.settle()
     assert checkpoints(tmp_path) == list(range(1, 31))
 
@@ -234,8 +235,10 @@ def test_a_checkpoint_that_the_user_asks_for_comes_after_those_of_commits(tmp_pa
     write_deltalake(tmp_path, ROW, configuration=EVERY_SECOND)
     table = DeltaTable(tmp_path)
     append(table, 4)
-    threading.Timer(0.1, gate.set).start()
+    opening = threading.Thread(target=lambda: (until(background.is_awaited), gate.set()))
+    opening.start()
     table.create_checkpoint()
+    opening.join()
     assert checkpoints(tmp_path) == [2, 4]
     assert parse_last_checkpoint((tmp_path / "_delta_log/_last_checkpoint").read_bytes()).version == 4
 
@@ -267,13 +270,15 @@ def _fork_beside_a_checkpoint(path):
 
 
 SCRIPT = """
-import os, sys, time
+import os, sys, threading
 import pyarrow as pa
 from refdelta import write_deltalake
 from refdelta.engine.log import checkpoint_write
+from refdelta.transaction import background
 write = checkpoint_write.write_checkpoint
 def slowly(*args, **kwargs):
-    time.sleep(0.3)
+    while not background.is_awaited():  # by the end of the process
+        threading.Event().wait(0.01)
     return write(*args, **kwargs)
 checkpoint_write.write_checkpoint = slowly
 checkpoint_write.LISTED_ITSELF = 1

@@ -104,7 +104,7 @@ def test_the_winner_and_the_next_version_are_read_side_by_side():
     class Pairs(Remote):
         """A request for one of these is answered when the others are requested, too."""
 
-        all = threading.Barrier(2, timeout=30)
+        all = threading.Barrier(2, timeout=120)
         wanted: frozenset[tuple[str, int]] = frozenset()
 
         def get(self, key):
@@ -156,7 +156,7 @@ class Beside(Losing):
     def get(self, key):
         self.asked = [*self.asked, key]
         if self.asked.count(key) == 2:
-            self.won[3].wait(30)
+            self.won[3].wait(120)
         return super().get(key)
 
 
@@ -176,7 +176,7 @@ def test_a_read_that_was_too_early_for_the_winner_is_repeated():
     class Early(Losing):
         def put_if_absent(self, key, data):
             if key == commit_key(3):
-                early.wait(30)
+                early.wait(120)
             return super().put_if_absent(key, data)
 
         def get(self, key):

@@ -26,6 +26,7 @@ from refdelta.errors import (
     StoreError,
 )
 from refdelta_storage import Committed, Exists, LocalStore, Unknown
+from waiting import until
 
 ROWS = pa.table({"id": pa.array([1, 2, 3, 4], pa.int64()), "v": pa.array([0, 0, 0, 0], pa.int64())})
 
@@ -46,7 +47,7 @@ class HeldStore(LocalStore):
             return super().put_if_absent(key, data)
         self.arrived.set()
         self.puts.append(key)
-        assert self.open.wait(30)
+        assert self.open.wait(120)
         if not self.outcomes:
             return super().put_if_absent(key, data)
         outcome = self.outcomes.pop(0)
@@ -81,14 +82,11 @@ def behind_a_put(group, store, *calls):
     store.arrived.clear()
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(calls[0])]
-        assert store.arrived.wait(30)
+        assert store.arrived.wait(120)
         for call in calls[1:]:
             before = len(group._group._queue)
             futures.append(pool.submit(call))
-            for _ in range(3000):
-                if len(group._group._queue) > before or futures[-1].done():
-                    break
-                threading.Event().wait(0.01)
+            until(lambda before=before: len(group._group._queue) > before or futures[-1].done())
         store.open.set()
         return [future.exception() or future.result() for future in futures]
 

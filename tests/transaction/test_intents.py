@@ -506,7 +506,7 @@ def test_a_leader_reads_ahead_while_its_put_is_under_way(tmp_path, stays, monkey
 
     def slow(committer, version, data):
         looked.clear()
-        ahead.append(looked.wait(60))
+        ahead.append(looked.wait(120))
         return commit(committer, version, data)
 
     def noted(self):

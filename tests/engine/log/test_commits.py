@@ -168,7 +168,7 @@ def test_a_log_is_the_same_either_way(monkeypatch, behind_a_checkpoint, at_once)
 
 def test_parts_of_long_commits_are_parsed_at_the_same_time(monkeypatch):
     """Each of two parts waits for the other; their files stay in order."""
-    together, parse = threading.Barrier(2, timeout=60), commits_module._adds
+    together, parse = threading.Barrier(2, timeout=120), commits_module._adds
     monkeypatch.setattr(commits_module, "_adds", lambda part: (together.wait(), parse(part))[1])
     contents = [lines(*(add(f"{commit}-{file}") for file in range(20))) for commit in range(2)]
     monkeypatch.setattr(commits_module, "_BLOCK", max(map(len, contents)) + 1)

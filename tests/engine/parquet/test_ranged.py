@@ -188,7 +188,7 @@ def test_the_next_row_groups_are_fetched_while_these_are_decoded(tiny):
     )
     batches = found.iter_batches(columns=["x"])
     next(batches)
-    assert asked.wait(60)
+    assert asked.wait(120)
     batches.close()
     assert threading.active_count() == before
 
@@ -334,7 +334,7 @@ def test_many_small_files_are_read_at_a_time_and_few_large_ones():
 def test_files_are_asked_for_side_by_side():
     table = remote_table(files=16, rows=100)
     scan = plan_scan(load_snapshot(table.store))
-    together = threading.Barrier(16, timeout=60)
+    together = threading.Barrier(16, timeout=120)
 
     def wait(method, key, start):
         if key.endswith(".parquet"):
@@ -350,7 +350,7 @@ def test_footers_are_asked_for_side_by_side():
     for i in range(16):
         table.commit(table.data(f"f{i}.parquet", content(100), rows=None, stats=None))
     scan = plan_scan(load_snapshot(table.store))
-    together = threading.Barrier(16, timeout=60)
+    together = threading.Barrier(16, timeout=120)
     table.store.trouble = lambda method, key, start: together.wait()
     assert scan.count() == 1600
     table.store.trouble = None
@@ -373,7 +373,7 @@ def test_parts_and_sidecars_of_a_checkpoint_are_asked_for_side_by_side_and_once_
         sidecars.append({"sidecar": {"path": f"s{i}.parquet", "sizeInBytes": len(data), "modificationTime": 1}})
     table.checkpoint(0, [*actions, *sidecars, {"checkpointMetadata": {"version": 0}}])
     table.put("_delta_log/00000000000000000000.json", first.store.get("_delta_log/00000000000000000000.json"))
-    together = threading.Barrier(6, timeout=60)
+    together = threading.Barrier(6, timeout=120)
     table.store.trouble = lambda method, key, start: together.wait() if "_sidecars" in key else None
     table.store.asked.clear()
     assert load_snapshot(table.store).num_files == 6
@@ -415,7 +415,7 @@ def test_the_vectors_of_one_file_are_one_request():
 def test_vectors_of_several_files_are_asked_for_side_by_side():
     store = Remote()
     placed = [one for i in range(8) for one in write_vectors(store, [BitMap64([i]), BitMap64([i, i + 1])])]
-    together = threading.Barrier(8, timeout=60)
+    together = threading.Barrier(8, timeout=120)
     store.trouble = lambda method, key, start: together.wait()
     expected = [BitMap64(rows) for i in range(8) for rows in ([i], [i, i + 1])]
     assert load_deletion_vectors(store, placed) == expected

@@ -127,7 +127,7 @@ def test_results_that_wait_are_bounded():
     stream = ThreadExecutor(4).stream(task, range(8), budget=10)
     next(stream)
     for _ in range(11):
-        assert produced.acquire(timeout=10)
+        assert produced.acquire(timeout=120)
     # Ten may wait, one was taken, and each of four threads may hold one that has no room.
     with lock:
         assert count[0] <= 10 + 1 + 4 + 1
