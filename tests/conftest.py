@@ -167,6 +167,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             marker = item.get_closest_marker("spark")
             if marker and not marker.kwargs.get("apart"):
                 item.add_marker(pytest.mark.xdist_group("spark"))
+            elif tier and (needed := tiers.services(item) - {"spark", "browser"}):
+                # One server of each kind is enough for the few files of the gate.
+                item.add_marker(pytest.mark.xdist_group("stores" if needed <= {"s3", "azure"} else min(needed)))
 
 
 def pytest_collection_finish() -> None:

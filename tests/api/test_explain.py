@@ -71,7 +71,7 @@ def one_after_the_other(table, first, second):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=25)
+@pytest.mark.sample(test=8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(STATEMENTS, STATEMENTS)))
 def test_the_answers_are_those_of_two_transactions_at_once(tmp_path, kind, first, second):

@@ -135,7 +135,7 @@ def check_dataset(table: DeltaTable, wanted: pa.Table) -> None:
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=14)
+@pytest.mark.sample(check=6, test=6)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("shape", SHAPES, ids=" of ".join)
 def test_types_within_types(tmp_path, shape, writer):

@@ -61,7 +61,7 @@ def test_refreshes_bring_new_orders_change_others_and_delete_a_third_kind(files)
     assert set(gone) < set(ask("SELECT o_orderkey FROM read_parquet({0})", base))
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_every_new_line_item_has_its_order(files):
     orders, lines = ([*files.loads[name], *files.refreshes[name]] for name in ("orders", "lineitem"))
     assert not ask(
@@ -77,7 +77,7 @@ def test_changes_come_again_and_late(files):
     assert times == sorted(set(times))
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_corrections_of_prices_change_rows_that_no_refresh_does(files):
     touched = f"read_parquet({[str(file) for file in (*files.refreshes['lineitem'], *files.loads['lineitem'])]})"
     for values, condition in stages.corrections(REFRESHES):
@@ -94,6 +94,7 @@ def test_right_rows_are_right(files, silver):
     assert all(one.rows for one in found)
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("change", "missing", "surplus"),

@@ -69,7 +69,7 @@ def explored(world, statement):
     return played
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("statement", ["rename"])
 def test_every_schedule_of_a_rename_with_one_fault(world, statement):
     assert wrong(search(world, statement, most=1)) == []
@@ -98,7 +98,7 @@ def kinds(world, schedules, **options):
     return {kind for one in schedules for kind in play(world, one, **options).found}
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_without_the_condition_of_the_requests_a_late_one_is_for_another_table(world):
     assert OTHERS in kinds(world, drops("anew", "late"), ignores_conditions=True)
     assert OTHERS in kinds(world, [FOUND[1]], ignores_conditions=True)

@@ -685,7 +685,7 @@ def test_a_user_who_may_only_read(catalog, name, table, through):
 # --- a server that dies ---
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_a_server_that_is_killed_loses_and_doubles_nothing(tmp_path):
     """Writers go on over three servers, each of which is killed at work; an outcome is known or said to be unknown."""
     done, unknown, refused = [], [], []

@@ -31,7 +31,7 @@ def _raced(folder, engine, mix, **how):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=6)
+@pytest.mark.sample(check=3, test=3)
 @pytest.mark.parametrize("mix", [*MIXES])
 @pytest.mark.parametrize("engine", [*OWN, *OTHERS])
 def test_every_mix_is_done_once_and_its_rows_are_right(tmp_path, engine, mix):
@@ -47,7 +47,7 @@ def test_every_mix_is_done_once_and_its_rows_are_right(tmp_path, engine, mix):
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=2)
 @pytest.mark.parametrize("engine", ["refdelta-catalog", "refdelta-intents", *OTHERS])
 def test_processes(tmp_path, engine):
@@ -108,7 +108,7 @@ def test_each_of_several_tables_has_its_share(tmp_path, engine, mix):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=6)
+@pytest.mark.sample(check=3, test=3)
 @pytest.mark.parametrize("after", ["append", "correct", "upsert"])
 @pytest.mark.parametrize("before", ["correct", "upsert"])
 @pytest.mark.parametrize("engine", [*OWN, *OTHERS])

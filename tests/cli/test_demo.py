@@ -398,7 +398,7 @@ def test_what_to_do_next_is_shown_as_it_was_called(monkeypatch, called, shown):
     assert running._program() == shown
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_the_same_through_a_catalog(some, tmp_path):
     place = demo_catalog.beside(demo.TableLocation(str(tmp_path / "flights")))
     Path(place.uri).mkdir(parents=True)

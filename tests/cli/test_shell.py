@@ -110,6 +110,7 @@ def test_without_click_it_says_what_to_install(process):
     assert err == b"refdelta: the command line needs click; install with: pip install 'refdelta[cli]'\n"
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("shape", ["csv", "json", "table"])
 def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
@@ -122,6 +123,7 @@ def test_a_closed_pipe_is_no_error(process, tmp_path, shape):
     assert running.wait(timeout=120) == 0
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("shape", ["csv", "json", "table"])
 def test_a_full_disk_behind_the_output_is_one_line(table, shape):

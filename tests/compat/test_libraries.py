@@ -33,7 +33,7 @@ def test_the_engines_are_those_of_all_tables_in_a_store(tmp_path):
     assert library.commits(open_store(tmp_path)) == ["refdelta/1", "delta-rs:py-1"]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")  # each needs an environment of its own
 @pytest.mark.parametrize("place", ["a folder", "s3"])
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_uses_refdelta_under_the_name_of_deltalake(name, place, tmp_path, request):

@@ -67,7 +67,7 @@ def apart(text, expected, kept, ours, found, steps):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=3)
+@pytest.mark.sample(check=3, test=3)
 @pytest.mark.parametrize("group", GROUPS)
 @given(st.integers(0, 2**32))
 @examples(3)

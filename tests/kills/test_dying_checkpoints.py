@@ -38,6 +38,7 @@ def ends(size):
     return sorted({0, 4, *range(0, size, size // 4 + 1), size - 9, size - 8, size - 4, size - 1})
 
 
+@pytest.mark.sample(test=1)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("which", [checkpoint(6), checkpoint(3), HINT])
 def test_a_part_of_a_file(base, tmp_path, which):

@@ -118,7 +118,7 @@ def base(request, tmp_path_factory):
     return path
 
 
-@pytest.mark.sample(test=4)
+@pytest.mark.sample(test=2)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize(
     ("base", "name"),

@@ -60,6 +60,7 @@ def test_a_copy_is_restored_while_another_program_is_at_work(copy, inline):
     assert explore(2, copy, inline=inline)["refused"] > 20
 
 
+@pytest.mark.sample(test=2)
 @pytest.mark.tier("test")
 @WORLDS
 @pytest.mark.parametrize("copy", ["sr", "SR"])
@@ -131,6 +132,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.sample(test=3)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("rule", LEFT_OUT)
 def test_a_rule_that_is_left_out_is_found(rule):

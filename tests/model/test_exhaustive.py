@@ -98,14 +98,14 @@ def test_triples_through_the_rules(level, layout, say):
     all_of(tables.core(level, layout), OF_THREE, 3, say)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @each(*DEFAULTS)
 def test_four_operations_through_the_rules(layout, say):
     all_of(tables.core(WRITE_SERIALIZABLE, layout), CYCLE, 4, say)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @each(ROWS, FILES, PARTITIONED_ROWS)
 def test_maintenance_between_changes_through_the_rules(layout, say):
@@ -128,14 +128,14 @@ def test_the_rules_alone_decide_as_in_the_engine(level, layout):
     assert not [pair for pair in zip(rules, engine, strict=True) if pair[0] != pair[1]]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @each(TRACKED, TRACKED_FILES)
 def test_pairs_where_rows_are_tracked_through_the_engine(layout, say):
     all_of(tables.engine(WRITE_SERIALIZABLE, layout), of_two(layout), 2, say)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("level", "layout"),
@@ -146,7 +146,7 @@ def test_triples_where_rows_are_tracked_through_the_rules(level, layout, say):
     all_of(tables.core(level, layout), (*OF_THREE, BY_HAND), 3, say)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_maintenance_between_changes_where_rows_are_tracked(say):
     all_of(Core(SERIALIZABLE, TRACKED), (SORT, BY_HAND, MERGE_SOME, DELETE_K2), 4, say)
 

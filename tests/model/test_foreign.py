@@ -69,7 +69,7 @@ def some(kind, *, check, test):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=2, test=10)
+@pytest.mark.sample(check=2, test=4)
 @each(ROWS, TRACKED, PARTITIONED_ROWS, FILES, PLAIN)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +87,7 @@ def skipped(foreign):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=1)
+@pytest.mark.sample(check=1, test=2)
 @each(PARTITIONED_ROWS, ROWS)
 @pytest.mark.parametrize("kind", sorted(LOOSE | {"a blind append that reads"}))
 def test_a_claim_gives_no_place_in_an_order_that_there_is_not(kind, layout):
@@ -149,7 +149,7 @@ NOTICED_BY = {"a vector": ABSENT, "places": (MERGE_SOME, DELETE_K2, DELETE_0)}
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=3, test=12)
+@pytest.mark.sample(check=3, test=4)
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_without_a_rule_a_claim_deceives(monkeypatch, name):
     kind, patches = LEFT_OUT[name]

@@ -19,6 +19,7 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.sample(test=3)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_schedule_breaks_the_protocol(name):

@@ -43,7 +43,7 @@ def case(kind: str, *, remote: bool, new: tuple[str, ...] = tuple(NEW), **more) 
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=2)
+@pytest.mark.sample(check=2, test=2)
 @pytest.mark.parametrize("remote", [False, True], ids=["disk", "objects"])
 @pytest.mark.parametrize("kind", OLD)
 def test_no_table_is_harmed_by_work_of_the_one_before(kind, remote, tmp_path):

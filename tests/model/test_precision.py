@@ -43,7 +43,7 @@ def test_no_cell_is_below_plain_checking_of_files(level, layout):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(test=2)
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_no_cell_is_below_delta_spark(level, layout):
     below = {pair: str(cell) for pair, cell in measured(level, layout).items() if cell.engine < cell.spark}
@@ -105,7 +105,7 @@ def never(level, layout):
         yield from product(optimize, optimize)
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("level", "layout"), TABLES, ids=str)
 def test_what_the_documentation_says_never_conflicts(level, layout):

@@ -426,7 +426,7 @@ PROTECTIONS = {
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=2, test=20)
+@pytest.mark.sample(check=2, test=8)
 @flat(PROTECTIONS)
 def test_without_a_protection_a_history_is_wrong(monkeypatch, what, needed):
     needed.explore()

@@ -42,7 +42,7 @@ CASES = [
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=3, test=9)
+@pytest.mark.sample(check=2, test=2)
 @pytest.mark.parametrize(("name", "table"), CASES)
 def test_no_version_names_a_file_that_is_gone(name, table, say):
     played = refused = 0

@@ -85,6 +85,7 @@ def test_who_only_reads_a_table_waits_for_no_sql_and_no_network(tmp_path):
     assert modules_after(statement) & {"sqlglot", "asyncio", "fsspec", "pyarrow.dataset", *writing} == set()
 
 
+@pytest.mark.sample(test=3)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize(
     "work",
@@ -113,6 +114,7 @@ def test_ordinary_work_loads_no_pandas_and_no_functions_of_sql(tmp_path, work):
     assert not loaded & {"pandas", "sqlglot", "refdelta.expressions.functions", "refdelta.engine.scan.filters"}
 
 
+@pytest.mark.sample(test=3)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_writing_and_reading_a_local_table_imports_nothing_heavy(tmp_path):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=1)
+@pytest.mark.sample(check=1, test=3)
 @pytest.mark.parametrize(
     ("package", "call", "extra"),
     [

@@ -71,7 +71,7 @@ def rows(path, key):
     return sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row[key])
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")  # each needs an environment of its own
 @pytest.mark.parametrize("tool", ["airflow", "dagster", "prefect", "dbt"])
 def test_the_scheduler_runs_it_twice_and_no_row_is_doubled(tool, run, tmp_path, monkeypatch):
     programs = ENVIRONMENTS / f"recipes-{tool}" / "bin"

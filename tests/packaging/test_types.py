@@ -32,7 +32,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_mypy_refuses_wrong_words(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT + "\n".join(WRONG) + "\n")

@@ -151,7 +151,7 @@ def test_an_engine_runs_on_the_core_alone(core_alone):
     assert list(map(int, versions)) == list(range(len(versions)))
 
 
-@pytest.mark.tier("test")
+@pytest.mark.tier("nightly")
 def test_the_readme_of_the_core_runs_on_the_core_alone(core_alone):
     done = core_alone.run("-P", PAGE_BLOCKS, CORE / "README.md")
     assert (done.returncode, done.stderr) == (0, "")

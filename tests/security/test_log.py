@@ -108,7 +108,7 @@ def test_a_file_that_does_not_fit_into_memory_is_named(errors):
 
 
 def test_a_sidecar_that_a_checkpoint_lists_twice_is_refused():
-    made = Handmade(COLUMNS, store=MemoryStore("twice"))
+    made = Handmade(COLUMNS, store=MemoryStore("listed-twice"))
     made.store.delete([f"_delta_log/{0:020d}.json"])
     made.put("_delta_log/_sidecars/s.parquet", checkpoint_file([add("f", rows=1)] * 3))
     feature = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}

@@ -254,6 +254,7 @@ def many():
     )
 
 
+@pytest.mark.sample(test=4)
 @pytest.mark.tier("test")
 @pytest.mark.parametrize(
     "options",

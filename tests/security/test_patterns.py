@@ -19,6 +19,7 @@ RUN_TIME = {
     "refdelta/expressions/sql_dialect.py": "an escape: one alternative matches at each place",
     "refdelta/engine/parquet/metadata.py": "bytes of a footer, each field of bounded length",
     "refdelta/spark/failures.py": "words of our own, in a message of Spark",
+    "storage/refdelta_storage/testing.py": "given by the test of a store, over names that it has made",
 }
 
 

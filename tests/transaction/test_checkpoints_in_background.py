@@ -294,7 +294,7 @@ def run(path, end, configuration=EVERY_SECOND):
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=1)
+@pytest.mark.sample(check=1, test=2)
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise KeyError('end')"])
 def test_a_process_that_ends_has_written_them(tmp_path, end, policy):

@@ -664,7 +664,7 @@ def kill_and_judge(uri: str, die: int, **options) -> None:
 
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("die", [*range(1, 22), *range(-21, 0)])
-@pytest.mark.sample(check=2, test=6)
+@pytest.mark.sample(check=2, test=2)
 def test_nothing_is_lost_or_doubled_where_writers_are_killed(tmp_path, die):
     kill_and_judge(table(tmp_path, []), die)
 

@@ -63,7 +63,7 @@ def lost(seed: int, rounding: str, predicates: int = 12) -> list[tuple[str, str]
 
 
 @pytest.mark.tier("test")
-@pytest.mark.sample(check=9, test=36)
+@pytest.mark.sample(check=9, test=12)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("rounding", claimed.ROUNDINGS)
 def test_no_file_with_a_row_is_skipped(rounding, seed):
