@@ -5,12 +5,12 @@ hundreds: ``make search NAME=kills-cluster``.
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
 from cluster import sessions
 from cluster.killed_merges import KilledMerges
+from waiting import until
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
@@ -85,8 +85,9 @@ def test_the_pipeline_has_the_right_rows_after_it_has_lost_an_executor(tmp_path)
         folder.mkdir()
         with pipeline(folder) as program:
             commits = folder / "scratch" / "refdelta" / "silver" / "lineitem" / "_delta_log"
-            while program.process.poll() is None and not (commits / f"{1:020}.json").exists():
-                time.sleep(0.1)  # until the streams are merged
+            # The streams are merged then.
+            merged = commits / f"{1:020}.json"
+            until(lambda one=program.process, file=merged: one.poll() is not None or file.exists(), seconds=900)
             alive = sessions.executors(program.session)
             sessions.kill(*alive[:1])
             shown, ended = program.process.stdout.read(), program.process.wait()

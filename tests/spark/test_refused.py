@@ -13,7 +13,6 @@ import pytest
 
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.spark import SparkExecutor, SparkJobCancelledError, register, typed_errors, write
-from waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,15 +126,10 @@ CANCELS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        endless()
-        yield batch
-
-
-def endless(_: object = None) -> None:
-    """Work until the task is killed."""
-    threading.Event().wait(600)
+def endless(begun: str) -> None:
+    """Say that the task has begun, by a file, and work until it is killed."""
+    Path(begun).touch()
+    threading.Event().wait(300)
 
 
 def merged(at: Any, df: Any) -> None:
@@ -147,7 +141,7 @@ def merged(at: Any, df: Any) -> None:
 WORK: dict[str, Callable[[Any, Any], object]] = {
     "write": lambda at, df: write(df, at.new),
     "MERGE": merged,
-    "executor": lambda at, _: list(SparkExecutor(at.spark).map(endless, [1, 2])),
+    "executor": lambda at, _: list(SparkExecutor(at.spark).map(endless, [at.begun] * 2)),
     "source": lambda at, df: df.write.format("refdelta").mode("append").save(at.new),
 }
 
@@ -158,17 +152,21 @@ WORK: dict[str, Callable[[Any, Any], object]] = {
 def test_a_cancelled_job_is_told_in_one_sentence_and_leaves_nothing(
     at: SimpleNamespace, tmp_path: Path, work: str, cancel: str
 ) -> None:
+    from waiting import until  # the workers of Spark import this module, and have no other one of the tests
+
     context = at.spark.sparkContext
-    here = SimpleNamespace(**{**vars(at), "new": str(tmp_path / "new")})
+    begun = str(tmp_path / "begun")
+    here = SimpleNamespace(**{**vars(at), "new": str(tmp_path / "new"), "begun": begun})
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            endless(begun)
+            yield batch
+
     df = at.df.repartition(2).mapInArrow(slow, "id long, s string")
 
-    def is_running() -> bool:
-        tracker = context.statusTracker()
-        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-        return any(stage is not None and stage.numActiveTasks for stage in stages)
-
     def when_running() -> None:
-        until(is_running)
+        until(Path(begun).exists)
         CANCELS[cancel](at.spark)
 
     canceller = threading.Thread(target=when_running)
