@@ -153,7 +153,8 @@ def left_out(items: Iterable[pytest.Item], tier: str) -> set[pytest.Item]:
         else:
             cases[item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
-        out.update(_spread(found)[most_cases(found[0], tier) :])
+        most = most_cases(found[0], tier)
+        out.update(_spread(found)[len(found) if most is None else most :])
     return out
 
 

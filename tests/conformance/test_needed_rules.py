@@ -25,6 +25,7 @@ def test_no_rule_is_without_a_case_and_the_page_shows_them():
 
 
 @pytest.mark.tier("test")
+@pytest.mark.sample(test=None)
 @pytest.mark.parametrize("rule", [rule.id for rule in rules.RULES])
 def test_without_a_rule_a_case_is_wrong(rule):
     case, others = next(iter(needed_rules.by_rule(FOUND)[rule].items()))

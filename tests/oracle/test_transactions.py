@@ -52,7 +52,7 @@ def test_there_are_scenarios_enough_and_each_says_what_happens():
             assert issubclass(getattr(errors, f"{error}Exception"), errors.ConcurrentModificationError), case.id
 
 
-@pytest.mark.sample(check=60)
+@pytest.mark.sample(check=60, test=None)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_refdelta_does_what_delta_spark_does_or_the_register_says_otherwise(case: Case, tmp_path):
     outcome = play(core_session(case, tmp_path / "t")).text

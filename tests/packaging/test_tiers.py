@@ -67,6 +67,37 @@ def test_no_test_by_spark_or_on_a_server_is_among_the_first(lists):
     assert not [name for name in lists["check"] if name.startswith(apart)]
 
 
+def kept(tier, **asked):
+    """How many of the twelve cases of a test with this mark ``sample`` a tier runs."""
+
+    class Item:
+        def __init__(self, case):
+            self.nodeid = f"tests/test_it.py::test_it[{case}]"
+
+        def iter_markers(self, name):
+            return [pytest.mark.sample(**asked).mark] if name == "sample" and asked else []
+
+    items = [Item(case) for case in range(12)]
+    return 12 - len(tiers.left_out(items, tier))
+
+
+@pytest.mark.parametrize(
+    ("asked", "check", "test"),
+    [
+        ({}, 4, 8),
+        ({"check": 1}, 1, 8),
+        ({"check": 10}, 10, 10),
+        ({"test": 2}, 2, 2),
+        ({"check": 3, "test": None}, 3, 12),
+        ({"test": None}, 4, 12),
+        ({"check": None}, 12, 12),
+    ],
+    ids=str,
+)
+def test_cases_of_a_test_are_as_many_as_it_says(asked, check, test):
+    assert (kept("check", **asked), kept("test", **asked)) == (check, test)
+
+
 @pytest.mark.parametrize(("tier", "wanted"), [("check", 40), ("test", 100), (None, 1000)])
 def test_budgets_grow_with_the_tier(monkeypatch, tier, wanted):
     monkeypatch.setattr(tiers, "_chosen", tier)

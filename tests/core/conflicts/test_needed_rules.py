@@ -34,6 +34,9 @@ from refdelta_storage import LocalStore
 from rules_left_out import check_without
 
 
+pytestmark = pytest.mark.sample(test=None)
+
+
 def actions(path: Path, version: int, kind: type) -> list:
     found = decode_commit(LocalStore(path).get(commit_key(version)), str(version))
     return [action for action in found if isinstance(action, kind)]
