@@ -33,7 +33,6 @@ from refdelta.transaction.transaction import Transaction
 from refdelta_storage import LocalStore
 from rules_left_out import check_without
 
-
 pytestmark = pytest.mark.sample(test=None)
 
 
