@@ -1,9 +1,8 @@
-"""Scanners of pyarrow as readers, without the deadlock of ``Scanner.to_reader``.
+"""Scanners of pyarrow as readers, for files that a file system in Python reads.
 
-pyarrow (21 to 26 at least) starts the scan of ``Scanner.to_reader`` while the calling thread holds the interpreter's
-lock. A thread of Arrow that has finished a file opens the next one with a lock of the scan in its hands. If the file
-system is in Python, it then waits for the interpreter's lock, and the calling thread for the lock of the scan: neither
-ever ends. ``Scanner.to_batches`` gives up the interpreter's lock for the start and for each batch.
+pyarrow (21 to 26 at least) keeps the interpreter's lock while ``Scanner.to_reader`` starts a scan, which on a busy
+machine could wait for ever for threads of Arrow that need the lock. ``Scanner.to_batches`` gives it up for the start
+and for each batch.
 """
 
 from __future__ import annotations
