@@ -27,7 +27,7 @@ from mutations.sites import Mutation, drawn
 ROOT = Path(__file__).resolve().parents[2]
 SEED, COUNT = 20261122, 50
 # Seconds. More than any tier takes; a mutation may make a loop endless.
-LIMIT = 1800
+LIMIT = 3600
 MOST = 600
 """Of the tests that reach a mutation, so many run first: those nearest to it."""
 _LEFT = (".venv*", ".cache", ".git", ".nox", "data", "__pycache__", ".hypothesis", ".*_cache", "dist", "build")
