@@ -14,6 +14,7 @@ from pathlib import Path
 import deltalake
 import pytest
 
+import tiers
 from api import killed_writers
 from api.needed import needs, objects
 from kills.campaign import Campaign
@@ -54,7 +55,7 @@ def assert_vacuum_leaves_what_is_needed(path):
 @pytest.mark.parametrize("layout", ["vectors", "partitions"])
 def test_kills_at_random_moments(tmp_path, layout):
     path = tmp_path / "t"
-    campaign = Campaign(Place(str(path), {}), path, layout, seed=20261121).run(10)
+    campaign = Campaign(Place(str(path), {}), path, layout, seed=tiers.seed(20261121)).run(10)
     campaign.finish()
     assert campaign.killed.total() == 10
     if layout == "partitions":

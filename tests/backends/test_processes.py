@@ -13,13 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import tiers
 from backends import workers
 from backends.tables import VECTORS, files, held, objects, opened, paths, write
 from row_judge import Judge, insert, rows
 from tiers import budget
 
 PROCESSES = 10
-SEED = 20261121
+SEED = tiers.seed(20261121)
 FULL = os.environ.get("REFDELTA_RACES") == "full"  # as `make search NAME=races` has it
 APPENDS = {"s3_server": 50 if FULL else 10, "azure_server": 25 if FULL else 4}
 STATEMENTS = {"s3_server": 20 if FULL else 4, "azure_server": 8 if FULL else 2}

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+import tiers
 from faults.campaign import ENDING
 from faults.lanes import Aim, aims, fly, fly_all
 from faults.runs import SHAPES, run
@@ -15,7 +16,7 @@ from refdelta.core.commit import effects
 from refdelta.engine.log.file_committer import FileCommitter
 from tiers import budget, some
 
-SEED = 20261121
+SEED = tiers.seed(20261121)
 _SERVERS = {"s3": "s3_server", "azure": "azure_server", "gcs": "gcs_server"}
 
 

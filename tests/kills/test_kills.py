@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+import tiers
 from kills.campaign import Campaign
 
 
@@ -15,6 +16,6 @@ from kills.campaign import Campaign
 @pytest.mark.parametrize("layout", ["vectors", "partitions"])
 def test_kills_on_s3(s3_server, layout):
     place = s3_server.place()
-    campaign = Campaign(place, s3_server.path(place.uri), layout, seed=20261121, pause=0.15).run(9)
+    campaign = Campaign(place, s3_server.path(place.uri), layout, seed=tiers.seed(20261121), pause=0.15).run(9)
     campaign.finish()
     assert campaign.killed.total() == 9

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+import tiers
 from serial.__main__ import alone, described
 from serial.check import judged
 from serial.expressions import All, Column, Compare, Compute, Literal
@@ -49,7 +50,8 @@ LATE_MS = 60_000
 @pytest.mark.parametrize("words", DRAWS)
 def test_programs_by_seed(words):
     wrong = []
-    for seed in range(budget(SEEDS if words == "first" else SEEDS // 3)):
+    first = tiers.seed(0)
+    for seed in range(first, first + budget(SEEDS if words == "first" else SEEDS // 3)):
         program = DRAWS[words](seed)
         outcome = play(program)
         if found := judged(outcome):
