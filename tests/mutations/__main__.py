@@ -41,6 +41,9 @@ def main() -> None:
     asked.add_argument("--count", type=int, default=COUNT)
     asked.add_argument("--only", type=int, nargs="+", default=[], metavar="N", help="these of each seed, from 1")
     asked.add_argument("--show", action="store_true", help="print them, and run nothing")
+    asked.add_argument(
+        "--reached", type=Path, metavar="FILE", help="which tests reach them, of an earlier run; written if it is new"
+    )
     asked.add_argument("--json", type=Path, metavar="FILE", help="append a line for each to this file")
     given = asked.parse_args()
     names = [
@@ -55,11 +58,12 @@ def main() -> None:
         return
     found = 0
     with tempfile.TemporaryDirectory(prefix="refdelta-mutations-") as folder:
-        copy, reached = Path(folder) / "project", Path(folder) / "reached"
+        copy, reached = Path(folder) / "project", given.reached or Path(folder) / "reached"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_LEFT))
         shutil.copytree(copy, Path(folder) / "noting")
         at_import = reach.instrument(Path(folder) / "noting", {key: one for key, (_, one) in chosen.items()})
-        _run(Path(folder) / "noting", given.tier, {reach.VARIABLE: str(reached)}, stop=False)
+        if not reached.exists():
+            _run(Path(folder) / "noting", given.tier, {reach.VARIABLE: str(reached.absolute())}, stop=False)
         tests = reach.read(reached)
         for key, (name, one) in chosen.items():
             start = time.monotonic()
@@ -116,6 +120,8 @@ def _run(
         return "the limit of time"
     if done.returncode == 0:
         return None
+    if unknown := re.search(r"^ERROR: not found: (.*)$", done.stdout + done.stderr, re.MULTILINE):
+        sys.exit(f"{unknown[1]} is no test of the tree")
     named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     return named[1] if named else (done.stdout + done.stderr).strip().splitlines()[-1]
 

@@ -7,6 +7,7 @@ running test to a file. Processes that a test starts inherit its name, and note 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -107,5 +108,6 @@ def read(file: Path) -> dict[int, list[str]]:
         for line in file.read_text().splitlines():
             number, _, test = line.partition("\t")
             if "::" in test:
-                found[int(number)][test.partition("@")[0]] = None
+                # Without the group that pytest-xdist puts at its end.
+                found[int(number)][re.sub(r"@[^@\]]*$", "", test)] = None
     return {number: [*tests] for number, tests in found.items()}

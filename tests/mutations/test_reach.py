@@ -65,6 +65,12 @@ def test_each_test_is_noted_once_with_the_places_that_it_reaches(project):
     assert reach.read(note) == {10: both, 12: both, 14: both, 16: ["a::zero"]}
 
 
+def test_a_name_is_without_the_group_of_its_worker(tmp_path):
+    note = tmp_path / "reached"
+    note.write_text("3\ta.py::one@spark\n3\ta.py::two[x@y]@site\n3\ta.py::two[x@y]\n4\t\n")
+    assert reach.read(note) == {3: ["a.py::one", "a.py::two[x@y]"]}
+
+
 def test_the_code_does_the_same_with_the_notes(project):
     root, by_line = project
     reach.instrument(root, by_line)
