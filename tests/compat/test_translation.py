@@ -445,3 +445,12 @@ def test_a_predicate_of_an_overwrite_that_creates_the_table(tmp_path, library):
     for _ in range(2):
         library.write_deltalake(str(tmp_path), day, mode="overwrite", partition_by="day", predicate="day = 20240731")
     assert library.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist() == day.to_pylist()
+
+
+@BOTH
+def test_types_of_another_class_and_unknown_codecs_are_refused(library):
+    with pytest.raises((TypeError, ValueError)):
+        library.schema.ArrayType.from_json('"long"')
+    assert library.schema.PrimitiveType.from_json('"long"') == library.schema.PrimitiveType("long")
+    with pytest.raises(ValueError, match="no-such-codec"):
+        library.WriterProperties(compression="no-such-codec")
