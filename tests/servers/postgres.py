@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from servers.install import ServerUnavailableError
-from servers.running import _die_with_us, _free_port
+from servers.running import _die_with_us, _free_port, launch_on_a_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,22 +85,12 @@ class PostgresServer:
         self._made = False
 
     def start(self) -> PostgresServer:
-        """Start it and wait until it answers. Another program may have taken its port before the first start, which
-        then tries another one.
-        """
+        """Start it and wait until it answers. The first start tries another port where its own has been taken."""
         if self._made:
             self._launch()
-            return self
-        self._initialize()
-        for attempts_left in (2, 1, 0):
-            try:
-                self._launch()
-                break
-            except RuntimeError:
-                if not attempts_left:
-                    raise
-                self.crash()
-                self.port = _free_port()
+        else:
+            self._initialize()
+            launch_on_a_free_port(self, self._launch, self.crash)
         return self
 
     def _launch(self) -> None:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,18 +72,12 @@ class Server(abc.ABC):
     def start(self) -> Server:
         """Start it and wait until it answers.
 
-        Between the look for a free port and the start, another run of the tests may have taken it: the first start
-        then tries another one.
+        The first start tries another port where its own has been taken.
         """
-        for attempts_left in (0,) if self._started else (2, 1, 0):
-            try:
-                self._launch()
-                break
-            except RuntimeError:
-                if not attempts_left:
-                    raise
-                self.kill()
-                self.port = _free_port()
+        if self._started:
+            self._launch()
+        else:
+            launch_on_a_free_port(self, self._launch, self.kill)
         self._started = True
         self._prepare()
         return self
@@ -285,6 +280,27 @@ class GcsServer(Server):
         if (status := connection.getresponse().status) != 200:
             raise RuntimeError(f"fake-gcs-server made no bucket: {status}")
         connection.close()
+
+
+def launch_on_a_free_port(server: Any, launch: Callable[[], None], end: Callable[[], None]) -> None:
+    """Start a server for the first time, on one of three ports.
+
+    Between the look for a free port and the start, another run of the tests may have taken it.
+
+    Args:
+        server: its attribute ``port`` is the port of the next start.
+        launch: starts it and waits until it answers. Raises ``RuntimeError`` if it does not.
+        end: ends the process of a start that failed.
+    """
+    for attempts_left in (2, 1, 0):
+        try:
+            launch()
+            return
+        except RuntimeError:
+            if not attempts_left:
+                raise
+            end()
+            server.port = _free_port()
 
 
 def _free_port() -> int:
