@@ -165,6 +165,9 @@ def main() -> int:
     arguments.add_argument("parts", nargs="*", help="all unless some are named")
     arguments.add_argument("--list", action="store_true", help="print the names of the parts, and run nothing")
     given = arguments.parse_args()
+    if given.list:
+        print(*(f"{part.name:24} {part.about}" for part in parts(0)), sep="\n")
+        return 0
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"],  # noqa: S607 - wherever it is installed
         cwd=ROOT,
@@ -174,9 +177,6 @@ def main() -> int:
     ).stdout.strip()
     seed = int(commit[:8], 16) % SEEDS
     known = {part.name: part for part in parts(seed)}
-    if given.list:
-        print(*(f"{name:24} {part.about}" for name, part in known.items()), sep="\n")
-        return 0
     if unknown := [name for name in given.parts if name not in known]:
         arguments.error(f"no part is named {unknown[0]!r}; --list prints all")
     folder = ROOT / ".cache" / "nightly" / commit[:12]

@@ -63,7 +63,11 @@ def main() -> None:
         shutil.copytree(copy, Path(folder) / "noting")
         at_import = reach.instrument(Path(folder) / "noting", {key: one for key, (_, one) in chosen.items()})
         if not reached.exists():
-            _run(Path(folder) / "noting", given.tier, {reach.VARIABLE: str(reached.absolute())}, stop=False)
+            noted = {reach.VARIABLE: str(reached.absolute())}
+            # The notes themselves fail some tests, such as those of what the core may import.
+            suspected = _run(Path(folder) / "noting", given.tier, noted, stop=False)
+            if suspected and (failed := _run(copy, given.tier, tests=suspected)):
+                sys.exit(f"without any mutation {failed[0]} fails")
         tests = reach.read(reached)
         for key, (name, one) in chosen.items():
             start = time.monotonic()
@@ -80,7 +84,7 @@ def main() -> None:
 
 
 def _near(mutation: Mutation, test: str) -> int:
-    """How much the path of a test has in common with that of the mutated module."""
+    """The number of words that the paths of a test and of the mutated module share."""
     return len(set(re.split(r"[/_.:\[]+", mutation.file)) & set(re.split(r"[/_.:\[]+", test.partition("[")[0])))
 
 
@@ -91,19 +95,17 @@ def _with(mutation: Mutation, copy: Path, tier: str, tests: Sequence[str] | None
     try:
         file.write_text(mutation.apply(text))
         if tests is None:
-            return _run(copy, tier)
-        for part in (tests[:MOST], tests[MOST:]):
-            if part and (failed := _run(copy, tier, tests=part)):
-                return failed
-        return None
+            return next(iter(_run(copy, tier)), None)
+        parts = (part for part in (tests[:MOST], tests[MOST:]) if part)
+        return next((failed[0] for part in parts if (failed := _run(copy, tier, tests=part))), None)
     finally:
         file.write_text(text)
 
 
 def _run(
     copy: Path, tier: str, more: dict[str, str] | None = None, *, tests: Sequence[str] = (), stop: bool = True
-) -> str | None:
-    """Run the tests of the tier, or these of them; the first that fails, or None."""
+) -> list[str]:
+    """Run the tests of the tier, or these of them; those that fail, which is one if it stops there."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | (more or {})
     env["REFDELTA_CACHE"] = os.environ.get("REFDELTA_CACHE") or str(ROOT / ".cache")
     env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in (".", "storage", "tests"))
@@ -117,13 +119,14 @@ def _run(
     try:
         done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
     except subprocess.TimeoutExpired:
-        return "the limit of time"
+        return ["the limit of time"]
     if done.returncode == 0:
-        return None
+        return []
     if unknown := re.search(r"^ERROR: not found: (.*)$", done.stdout + done.stderr, re.MULTILINE):
         sys.exit(f"{unknown[1]} is no test of the tree")
-    named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return named[1] if named else (done.stdout + done.stderr).strip().splitlines()[-1]
+    # Without the group that pytest-xdist puts at its end, and the reason.
+    named = re.findall(r"^(?:FAILED|ERROR) (.+?)(?:@[^@\]]*)?(?: - .*)?$", done.stdout, re.MULTILINE)
+    return named or [(done.stdout + done.stderr).strip().splitlines()[-1]]
 
 
 if __name__ == "__main__":
