@@ -58,7 +58,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tier", choices=tiers.TIERS, help="leave out what it does not have (tests/README.md)")
 
 
+_NAMED = pytest.StashKey[set[Path]]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # Looked up for each file; make mutations names thousands of tests.
+    config.stash[_NAMED] = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
     tiers.choose(config.getoption("tier"))
     # What a property without `@examples` tries.
     hypothesis.settings.register_profile("tier", max_examples=tiers.budget(hypothesis.settings.default.max_examples))
@@ -93,13 +98,9 @@ def _has_room(folder: Path) -> bool:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import a file that the tier has none of, unless it is named: a collection is done by each worker."""
     tier = config.getoption("tier")
-    if tier is None or not collection_path.name.startswith("test_") or str(collection_path) in _named(config):
+    if tier is None or not collection_path.name.startswith("test_") or collection_path in config.stash[_NAMED]:
         return None
     return True if tiers.leaves_out(collection_path, tier) else None
-
-
-def _named(config: pytest.Config) -> set[str]:
-    return {str(Path(argument.partition("::")[0]).resolve()) for argument in config.args}
 
 
 def pytest_report_header(config: pytest.Config) -> str:
