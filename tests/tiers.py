@@ -164,7 +164,7 @@ def _spread(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def most_cases(item: pytest.Item, tier: str) -> int | None:
-    """How many cases of this test the tier runs; None for all. ``check`` has none that ``test`` has not."""
+    """The number of cases of this test that the tier runs; None for all. Those of ``check`` are in ``test``, too."""
     asked: dict[str, int | None] = {}
     for marker in item.iter_markers("sample"):
         asked = marker.kwargs | asked

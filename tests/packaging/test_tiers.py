@@ -68,7 +68,7 @@ def test_no_test_by_spark_or_on_a_server_is_among_the_first(lists):
 
 
 def kept(tier, **asked):
-    """How many of the twelve cases of a test with this mark ``sample`` a tier runs."""
+    """The number of the twelve cases of a test with this mark ``sample`` that a tier runs."""
 
     class Item:
         def __init__(self, case):

@@ -324,7 +324,7 @@ def test_a_log_that_is_a_link_is_not_followed(tmp_path):
 
 
 def test_nodes_that_are_no_files_are_not_opened(tmp_path, monkeypatch):
-    """They are refused before that; sockets, which nobody can open, stand for all kinds."""
+    """They are refused before they are opened. Sockets, which cannot be opened, stand for all kinds."""
     made = Handmade(COLUMNS, store=LocalStore(tmp_path))
     made.commit(made.data("x.parquet", pa.table({"a": [1]})), add("node.parquet", rows=1))
     nodes = {"node.parquet", f"{2:020d}.json", f"{1:020d}.crc", "_last_checkpoint"}

@@ -293,7 +293,7 @@ def test_a_text_that_is_too_long_is_not_parsed(monkeypatch, unparsed):
 
 
 def test_patterns_do_not_go_back(monkeypatch):
-    """What is given to Python's expressions has a fixed length: nothing is repeated."""
+    """Strings of a fixed length are given to Python's regular expressions."""
     compiled = []
 
     def compile_(text, own=re.compile):

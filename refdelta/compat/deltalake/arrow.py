@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 HAS_VIEWS = int(pa.__version__.partition(".")[0]) >= 25
-"""Whether streams have views: of pyarrow, they can be handed to other libraries from version 25 on."""
+"""True if streams have views, which pyarrow 25 and later can hand to other libraries."""
 
 
 def given(kind: str, value: Any) -> Any:
