@@ -50,6 +50,9 @@ os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {JAV
 
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
+# For `make mutations`, where it matters that an example fails and not which is the smallest.
+_NO_SHRINKING = set(hypothesis.Phase) - {hypothesis.Phase.shrink, hypothesis.Phase.explain}
+hypothesis.settings.register_profile("mutations", deadline=None, derandomize=True, phases=_NO_SHRINKING)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev"))
 
 

@@ -107,6 +107,7 @@ def _run(
 ) -> list[str]:
     """Run the tests of the tier, or these of them; those that fail, which is one if it stops there."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | (more or {})
+    env["HYPOTHESIS_PROFILE"] = "mutations"
     env["REFDELTA_CACHE"] = os.environ.get("REFDELTA_CACHE") or str(ROOT / ".cache")
     env["PYTHONPATH"] = os.pathsep.join(str(copy / part) for part in (".", "storage", "tests"))
     command = [sys.executable, "-m", "pytest", "-q", "--dist", "loadgroup", "-p", "no:cacheprovider", "--tier", tier]
