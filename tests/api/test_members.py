@@ -9,7 +9,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from grouped import append, delete, grown, rows, statement, together
+from grouped import append, delete, grown, mixing, rows, statement, together, update
 from refdelta import CommitProperties, DeltaTable, errors, explain_conflict, observe_commits, write_deltalake
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -17,17 +17,18 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 
 @pytest.fixture
 def table(tmp_path):
-    """Version 2 has a DELETE, an UPDATE of another file, and an append; version 3 is an UPDATE."""
+    """Version 2 has a DELETE, an UPDATE of another file, and an append, as in version 0.2; version 3 is an UPDATE."""
     path = tmp_path / "stock"
     write_deltalake(path, rows(1, 2, 3), configuration=VECTORS)
     write_deltalake(path, rows(11, 12, 13), mode="append")
     noted = CommitProperties(user_metadata="by hand")
-    found = together(
-        DeltaTable(path),
-        statement(lambda txn: txn.append(rows(20))),
-        statement(lambda txn: txn.delete("id = 1"), commit_properties=noted),
-        statement(lambda txn: txn.update({"v": "v + 7"}, predicate="id = 12")),
-    )
+    with mixing():
+        found = together(
+            DeltaTable(path),
+            statement(lambda txn: txn.append(rows(20))),
+            statement(lambda txn: txn.delete("id = 1"), commit_properties=noted),
+            statement(lambda txn: txn.update({"v": "v + 7"}, predicate="id = 12")),
+        )
     assert [(one.version, one.member) for one in found] == [(2, 2), (2, 0), (2, 1)]
     DeltaTable(path).update({"v": "v + 1"}, predicate="id = 2 or id = 12")
     return DeltaTable(path)
@@ -244,7 +245,8 @@ def test_a_follower_has_the_rows_of_each_member_once(tmp_path):
     write_deltalake(tmp_path, rows(0), configuration={**VECTORS, "delta.enableChangeDataFeed": "true"})
     (first,) = DeltaTable(tmp_path).follow(timeout=0)
     together(DeltaTable(tmp_path), append(1), append(2), append(3))
-    together(DeltaTable(tmp_path), append(4), delete("id = 1"), delete("id = 2"))
+    with mixing():
+        together(DeltaTable(tmp_path), append(4), delete("id = 1"), delete("id = 2"))
     found = list(DeltaTable(tmp_path).follow(since=first.position, timeout=0))
     seen = [(one.version, row["_change_type"], row["id"]) for one in found for row in one.rows.to_pylist()]
     assert sorted(seen) == [
@@ -253,3 +255,17 @@ def test_a_follower_has_the_rows_of_each_member_once(tmp_path):
         (2, "delete", 2),
         (2, "insert", 4),
     ]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_a_follower_that_passes_over_changes_of_rows_has_the_rows_of_each_append(tmp_path, tracked):
+    more = {"delta.enableRowTracking": "true"} if tracked else {}
+    write_deltalake(tmp_path, rows(0, 1, 2, 3), configuration=VECTORS | more)
+    calls = [append(10), delete("id = 1"), append(11), update("v + 1", "id = 2"), append(12), delete("id = 3")]
+    found = together(DeltaTable(tmp_path), *calls)
+    assert [(one.version, one.member) for one in found] == [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2)]
+    (version,) = DeltaTable(tmp_path).follow(0, 0, skip_change_commits=True)
+    assert version.rows.column("id").to_pylist() == [10, 11, 12]
+    with pytest.raises(errors.StreamStoppedError, match="version 2"):
+        list(DeltaTable(tmp_path).follow(0, 0))
+    assert [one.get("operation") for one in DeltaTable(tmp_path).history(2)] == ["GROUP", "WRITE"]

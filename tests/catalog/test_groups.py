@@ -152,15 +152,27 @@ def test_transactions_that_wait_for_a_version_share_the_next_one(running, table,
         monkeypatch,
         lambda t: append(t, 4, app_id="shop", app_version=1),
         lambda t: append(t, 5),
-        lambda t: t.delete("id = 2", commit_properties=SHARED),
+        lambda t: append(t, 6),
     )
     assert {one.version for one in found} == {3}
     assert sorted(one.member for one in found) == [0, 1, 2]
     table = again(running, table)
-    assert ids(table) == [1, 3, 4, 5, 1000]
+    assert ids(table) == [1, 2, 3, 4, 5, 6, 1000]
     assert len(table.history(1)[0]["members"]) == 3
     assert not verify(table).findings
-    assert append(table, 6, app_id="shop", app_version=1).version is None
+    assert append(table, 7, app_id="shop", app_version=1).version is None
+
+
+def test_appends_share_no_version_with_changes_of_rows(running, table, near, monkeypatch):
+    append(table, 1, 2, 3)
+    remove = [lambda t, n=n: t.delete(f"id = {n}", commit_properties=SHARED) for n in (1, 2)]
+    appends = [lambda t, n=n: append(t, n) for n in (4, 5)]
+    found = together(running, table, near, monkeypatch, remove[0], appends[0], remove[1], appends[1])
+    assert sorted((one.version, one.member) for one in found) == [(3, 0), (3, 1), (4, 0), (4, 1)]
+    assert found[0].version == found[2].version
+    assert found[1].version == found[3].version
+    followed = again(running, table).follow(2, 0, skip_change_commits=True)
+    assert sorted(number for change in followed for number in change.rows["id"].to_pylist()) == [4, 5]
 
 
 def test_a_conflict_has_class_rule_version_and_member(running, table, near, monkeypatch):
@@ -174,7 +186,7 @@ def test_a_conflict_has_class_rule_version_and_member(running, table, near, monk
         table,
         near,
         monkeypatch,
-        lambda t: append(t, 4, app_id="a", app_version=1),
+        lambda t: t.delete("id = 3", commit_properties=SHARED, app_id="a", app_version=1),
         lambda t: t.delete("id = 2", commit_properties=SHARED),
     )
     with pytest.raises(ConcurrentModificationError) as caught:
@@ -188,8 +200,8 @@ def test_a_conflict_has_class_rule_version_and_member(running, table, near, monk
     assert conflict.own.predicate == "id = 2L"
     with pytest.raises(ConcurrentTransactionException) as caught:
         twice.commit()
-    assert members[caught.value.conflict.member] == "WRITE"
-    assert ids(again(running, table)) == [1, 3, 4, 1000]
+    assert caught.value.conflict.winner.predicate == "id = 3L"
+    assert ids(again(running, table)) == [1, 1000]
 
 
 def test_the_error_is_the_one_of_a_commit_alone(running, table):

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from grouped import statement, together
+from grouped import mixing, statement, together
 from refdelta import CommitProperties, DeltaTable, write_deltalake
 
 
@@ -11,12 +11,13 @@ from refdelta import CommitProperties, DeltaTable, write_deltalake
 def path(tmp_path):
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
     write_deltalake(tmp_path / "stock", rows, configuration={"delta.enableDeletionVectors": "true"})
-    together(
-        DeltaTable(tmp_path / "stock"),
-        statement(lambda txn: txn.delete("id = 1"), commit_properties=CommitProperties(user_metadata="by hand")),
-        statement(lambda txn: txn.delete("id = 2")),
-        lambda group: group.append(pa.table({"id": pa.array([9], pa.int64())})),
-    )
+    with mixing():
+        together(
+            DeltaTable(tmp_path / "stock"),
+            statement(lambda txn: txn.delete("id = 1"), commit_properties=CommitProperties(user_metadata="by hand")),
+            statement(lambda txn: txn.delete("id = 2")),
+            lambda group: group.append(pa.table({"id": pa.array([9], pa.int64())})),
+        )
     DeltaTable(tmp_path / "stock").delete("id = 9")
     return tmp_path / "stock"
 

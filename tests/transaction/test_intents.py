@@ -212,6 +212,24 @@ def test_deletes_of_different_rows_of_a_file_share_its_vector(tmp_path):
     assert len([*Path(uri).glob("*.bin")]) <= DeltaTable(uri).version()
 
 
+def test_intents_that_append_share_no_version_with_those_that_change_rows(tmp_path):
+    uri = table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"})
+    handles = [DeltaTable(uri) for _ in range(8)]
+
+    def job(number, handle):
+        if number % 2:
+            return lambda: handle.delete(f"id = {number}", commit_properties=ALWAYS)
+        return lambda: write_deltalake(handle, pa.table({"id": [10 + number]}), mode="append", commit_properties=ALWAYS)
+
+    assert all_at_once(*map(job, range(8), handles)) == [None] * 8
+    assert max(members(uri)) > 1
+    for commit in DeltaTable(uri).history():
+        assert len({one["operation"] for one in commit.get("members", [commit])}) == 1
+    appended = [change.rows["id"].to_pylist() for change in DeltaTable(uri).follow(0, 0, skip_change_commits=True)]
+    assert sorted(number for some in appended for number in some) == [10, 12, 14, 16]
+    assert ids(uri) == [0, 2, 4, 6, 10, 12, 14, 16]
+
+
 def test_vectors_that_this_process_wrote_are_not_read_again(tmp_path, monkeypatch):
     uri = table(tmp_path, range(8), **{"delta.enableDeletionVectors": "true"})
     reads = []

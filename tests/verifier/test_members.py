@@ -7,7 +7,7 @@ import json
 import pytest
 
 import refdelta
-from grouped import append, delete, rows, together
+from grouped import append, delete, mixing, rows, together
 from refdelta import DeltaTable, write_deltalake
 
 PROPERTIES = {"delta.enableDeletionVectors": "true"}
@@ -15,14 +15,10 @@ PROPERTIES = {"delta.enableDeletionVectors": "true"}
 
 @pytest.fixture
 def path(tmp_path):
-    """Version 1 has two DELETEs of one file, and an append; its lines: commitInfo, remove, add, add."""
+    """Version 1, as of version 0.2, has two DELETEs of one file, and an append; its lines: commitInfo, remove, add, add."""
     write_deltalake(tmp_path, rows(1, 2, 3), configuration=PROPERTIES)
-    together(
-        DeltaTable(tmp_path),
-        delete("id = 1"),
-        delete("id = 2"),
-        append(9),
-    )
+    with mixing():
+        together(DeltaTable(tmp_path), delete("id = 1"), delete("id = 2"), append(9))
     return tmp_path
 
 

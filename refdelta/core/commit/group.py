@@ -48,24 +48,31 @@ def goes_alone(member: Member) -> bool:
 def may_share(member: Member, others: Iterable[Member]) -> bool:
     """Whether readers understand a version that a transaction shares with these, which share one already.
 
-    The change feed of a version is its ``cdc`` actions, if it has any, and otherwise its adds and removes. So changes
-    with such actions cannot share a version with changes without.
+    Readers draw conclusions from a version as a whole. The change feed of a version is its ``cdc`` actions, if it has
+    any, and otherwise its adds and removes. A stream of added rows ends at a version that removes rows, or passes over
+    it with the rows that it adds. So changes with ``cdc`` actions do not share a version with changes without, and
+    transactions that only append share one with such transactions only.
     """
     others = list(others)
     if not others:
         return True
     if any(map(goes_alone, (member, *others))):
         return False
-    return len({_has_cdc(one) for one in (member, *others) if one.state.staged.changes_data}) <= 1
+    changing = [one for one in (member, *others) if one.state.staged.changes_data]
+    return len({(_has_cdc(one), _removes(one)) for one in changing}) <= 1
 
 
 def _has_cdc(member: Member) -> bool:
     return any(isinstance(action, Cdc) for action in member.prepared.actions)
 
 
+def _removes(member: Member) -> bool:
+    return bool(member.state.staged.removed_data)
+
+
 def in_order(members: Iterable[Member]) -> list[Member]:
-    """The order in which members share a version best: an append before a removal may have rows that this should have
-    read, one after it has not.
+    """The order in which members share a version best: a blind append before a transaction that reads may have rows
+    that this should have read, one after it has not.
     """
     return sorted(members, key=lambda one: one.state.blind)
 

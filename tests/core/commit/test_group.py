@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from concurrency.commits import TABLE, add, remove, where
 from concurrency.rows_table import Change, Table, Transaction, justified
 from core.conflicts.test_row_histories import CHANGE, COLOUR, COMPACT, FILES, OPERATIONS, SMALL, begin
+from grouped import mixing
 from refdelta.core.commit import effects
 from refdelta.core.commit.group import united
 from refdelta.core.commit.loop import group_loop
@@ -128,7 +129,7 @@ def test_a_file_without_a_row_left_is_removed_only():
 
 def test_who_loses_against_an_earlier_member_fails_alone():
     table = Table([(1, 0), (2, 1)])
-    first, second, third = together(table, table.change(0), table.change(0), table.insert([5]))
+    first, second, third = together(table, table.change(0), table.change(0), table.change(1))
     assert (first.version, third.version) == (1, 1)
     assert isinstance(second, ConcurrentDeleteReadException)
     assert second.conflict.version == 1
@@ -136,15 +137,26 @@ def test_who_loses_against_an_earlier_member_fails_alone():
 
 def test_appends_come_after_what_may_have_read_them():
     table = Table([(1, 0), (2, 1)])
-    inserted, changed = together(table, table.insert([0]), table.change(0))
-    assert (changed.version, changed.member, inserted.version, inserted.member) == (1, 0, 1, 1)
+    inserted, copied = together(table, table.insert([0]), table.copy(0))
+    assert (copied.version, copied.member, inserted.version, inserted.member) == (1, 0, 1, 1)
 
 
 def test_a_compaction_has_a_version_for_itself():
     table = Table([(1, 0)], [(2, 1)])
-    compacted, inserted, changed = together(table, table.compact(), table.insert([5]), table.change(0))
+    compacted, first, second = together(table, table.compact(), table.change(1), table.change(0))
     assert compacted.member is None
-    assert {inserted.version, changed.version} == {compacted.version + 1}
+    assert {first.version, second.version} == {compacted.version + 1}
+
+
+def test_those_that_only_append_share_with_their_like():
+    """A stream passes over a version that removes rows, with all that it adds."""
+    table = Table([(1, 0), (2, 1), (3, 2)])
+    outcomes = together(
+        table, table.insert([5]), table.change(0), table.insert([6]), table.change(1, to=4), table.copy(2)
+    )
+    assert {(one.version, one.member) for one in outcomes[::2]} == {(1, 0), (1, 1), (1, 2)}
+    assert [(one.version, one.member) for one in outcomes[1::2]] == [(2, 0), (2, 1)]
+    assert [fold_commit(at, table.log[at], str(at)).removed_data == () for at in (1, 2)] == [True, False]
 
 
 def test_later_transactions_see_each_member_by_itself():
@@ -153,7 +165,8 @@ def test_later_transactions_see_each_member_by_itself():
     """
     table = Table([(1, 0), (2, 1)], [(3, 2)])
     stale = table.change(5)
-    together(table, table.insert([5]), table.change(0, to=4), level=WRITE_SERIALIZABLE)
+    with mixing():
+        together(table, table.insert([5]), table.change(0, to=4), level=WRITE_SERIALIZABLE)
     winner = fold_commit(1, table.log[1], "1")
     assert [part.blind for part in winner.parts] == [False, True]
     assert not winner.blind
@@ -165,7 +178,8 @@ def test_later_transactions_see_each_member_by_itself():
 def test_an_append_among_members_may_be_passed_over():
     table = Table([(1, 5), (2, 1)], [(3, 2)])
     stale = table.change(5)
-    together(table, table.insert([5]), table.change(2, to=4), level=WRITE_SERIALIZABLE)
+    with mixing():
+        together(table, table.insert([5]), table.change(2, to=4), level=WRITE_SERIALIZABLE)
     assert table.commit(stale, WRITE_SERIALIZABLE).version == 2
 
 
@@ -230,10 +244,11 @@ class Log:
 def test_commit_info_says_what_readers_without_members_need():
     log = Log()
     reading = ReadSet(version=0).with_predicate(where("a = 1"))
-    log.run(
-        staged(add("f1"), name="one"),
-        staged(remove("f0"), name="two", operation="DELETE", blind=False, reads=reading),
-    )
+    with mixing():
+        log.run(
+            staged(add("f1"), name="one"),
+            staged(remove("f0"), name="two", operation="DELETE", blind=False, reads=reading),
+        )
     info = log.info()
     assert info["operation"] == "GROUP"
     assert info["isBlindAppend"] is False
