@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
+from msgspec import structs
 
 from refdelta import arguments
 from refdelta.engine.log.state import FILE_SCHEMA, LiveFiles
@@ -18,7 +19,7 @@ from refdelta.engine.scan.change_scan import changes_table, plan_changes
 from refdelta.engine.scan.scan import plan_scan
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError
 from refdelta.operations.stream.changes import TableStream
-from refdelta.operations.stream.offsets import Allowance, Offset, StreamOptions, StreamWords
+from refdelta.operations.stream.offsets import Offset, StreamOptions, StreamWords, part_shift, power_of_two
 from refdelta.table.change_feed import is_fed
 
 if TYPE_CHECKING:
@@ -43,8 +44,13 @@ _WORDS = StreamWords(
 )
 # The options of a table that is followed by the rows that it adds.
 _OF_ADDED_ROWS = ("ignore_deletes", "ignore_changes", "skip_change_commits")
-# A version has less than 2 ** 31 files, and a table fewer versions.
-_FILES_OF_VERSION = 1 << 31
+# A number of a change has the time of the table's creation, in milliseconds since 2020, in its upper 41 bits, and the
+# version and the part of it are added: 4 versions a millisecond have place before the numbers of a table that is made
+# anew. A version has less than 2 ** 20 parts, and the number of its end is that of the next version without parts.
+_EPOCH_MS = 1_577_836_800_000
+_LATEST_MS = (1 << 41) - (1 << 31)
+_MS_BITS, _PART_BITS = 22, 20
+_MARK = 12  # so many digits of the hash of a commit tell it from others of the same version
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,16 @@ class Change:
 
     Attributes:
         version: the version.
-        position: a string to store: ``follow(since=position)`` goes on after these rows. It has the table's id, and is
-            an offset as a stream of Spark stores it.
+        position: a string to store: ``follow(since=position)`` goes on after these rows. It has the table's id and the
+            hash of the commit, and is an offset as a stream of Spark stores it.
         rows: the rows, with the columns of the table; where the change feed is read, followed by ``_change_type``,
             ``_commit_version`` and ``_commit_timestamp``.
         kind: ``snapshot`` for rows that the version has, ``changes`` for those that its commit changed.
-        app_version: a number that grows with each change: the ``app_version`` of a write of these rows, so that the
-            same change is not written twice.
+        app_version: a number that grows with each change: with :attr:`app_id`, the ``app_version`` of a write of these
+            rows, so that the same change is not written twice. It depends on the place in the table alone, and those of
+            a table begin above those of tables that were created before.
+        app_id: the ``app_id`` of such a write. It has the table's id and, if all rows of a version came first, that
+            version; so the changes of another table, or those after another beginning, are not taken for these.
     """
 
     version: int
@@ -67,6 +76,7 @@ class Change:
     rows: pa.Table
     kind: Literal["snapshot", "changes"]
     app_version: int
+    app_id: str
 
 
 class Follower:
@@ -109,8 +119,17 @@ class Follower:
         else:
             feed = arguments.flag("change_feed", change_feed)
         self._options = StreamOptions(max_bytes=most, feed=feed, words=_WORDS, **options)
+        self._most = None if most is None else power_of_two(most)
         self._stream = TableStream(made, self._options)
         self._offset = self._begin(since)
+        begun = self._offset.begun
+        created = None if begun is None else begun.created
+        self._created = _created(made) if created is None else created
+        if begun is not None:
+            self._offset = structs.replace(self._offset, begun=structs.replace(begun, created=self._created))
+        # Changes that an earlier follower may have given are divided as it did, at least.
+        limits = [one for one in (self._most, self._offset.max_bytes) if one is not None]
+        self._offset = structs.replace(self._offset, max_bytes=min(limits, default=None))
         self._columns, self._filters = columns, filters
         self._closed, self._looking = threading.Event(), threading.Lock()
         self._planned(changes_table([]) if feed else FILE_SCHEMA.empty_table())  # raises for columns that are not there
@@ -177,15 +196,24 @@ class Follower:
     def _look(self) -> tuple[Change, Offset] | None:
         """The next change with the offset after it; None where there is none yet."""
         with self._looking:  # the thread of a cancelled task may still be at it
-            while (files := self._stream.next(self._offset, self._allowance())) is not None:
+            while (files := self._stream.next(self._offset)) is not None:
                 after, rows = files.end(self._offset), self._read(files)
                 if rows is not None:
-                    return _change(files, rows, _text(after)), after
+                    return self._change(files, rows, after), after
                 self._offset = after
+            # No earlier follower can have given a later version.
+            self._offset = structs.replace(self._offset, max_bytes=self._most)
             return None
 
-    def _allowance(self) -> Allowance:
-        return Allowance() if self._options.max_bytes is None else Allowance(size=self._options.max_bytes)
+    def _change(self, files: VersionFiles, rows: pa.Table, after: Offset) -> Change:
+        return Change(
+            files.version,
+            _text(after),
+            rows,
+            "snapshot" if files.snapshot else "changes",
+            _number(self._created, after, files.all.num_rows),
+            _app_id(after),
+        )
 
     def _read(self, files: VersionFiles) -> pa.Table | None:
         """The rows of files; None if there are none, so that the version changed no row that is asked for."""
@@ -213,10 +241,31 @@ class Follower:
         return plan_scan(dataclasses.replace(made, live=LiveFiles(files)), self._columns, self._filters)
 
 
-def _change(files: VersionFiles, rows: pa.Table, position: str) -> Change:
-    kind: Literal["snapshot", "changes"] = "snapshot" if files.snapshot else "changes"
-    read = files.index + files.files.num_rows
-    return Change(files.version, position, rows, kind, files.version * _FILES_OF_VERSION + read)
+def _created(made: Snapshot) -> int:
+    """The time of a table's creation, in milliseconds since 1970; now, for one that does not say it."""
+    created = made.metadata.created_time
+    return int(1000 * time.time()) if created is None else created
+
+
+def _number(created_ms: int, after: Offset, count: int) -> int:
+    """The number of a change.
+
+    Args:
+        created_ms: the time of the table's creation.
+        after: the offset after the change.
+        count: the number of files of its version.
+    """
+    since = min(max(created_ms - _EPOCH_MS, 0), _LATEST_MS)
+    return (since << _MS_BITS) + (after.version << _PART_BITS) + (after.index + 1 >> part_shift(count))
+
+
+def _app_id(offset: Offset) -> str:
+    """The application id of the changes of a stream."""
+    begun = offset.begun
+    if begun is None or not begun.snapshot:
+        return offset.table_id
+    mark = "" if begun.commit is None else f"-{begun.commit[:_MARK]}"
+    return f"{offset.table_id}-{begun.version}{mark}"
 
 
 def _text(offset: Offset) -> str:

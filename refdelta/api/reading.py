@@ -635,7 +635,9 @@ class Reading:
         changes (``delta.enableChangeDataFeed``) the changes are those of :meth:`load_cdf`, and its first rows are
         inserted. Of any other table they are the rows that a commit adds; a commit that removes or changes rows stops
         the iteration with an error, unless an option says otherwise. Versions that change no row, such as those of
-        OPTIMIZE, give none. The same position gives the same changes again, as long as the log has its versions.
+        OPTIMIZE, give none. The same position gives the same changes again, as long as the log has its versions. A
+        position names the table, and the commit that was read last by its content: where the table was made anew, or
+        restored from a copy that lacks this commit, the iteration ends with an error.
 
         Args:
             since: the position of the last change that was taken, or a version whose rows are known, so that the
@@ -646,8 +648,9 @@ class Reading:
             columns: names of columns, in the order of the result; None for all.
             filters: the ``predicate`` of :meth:`scan`: only rows for which it is true.
             max_bytes: the size of data files, in bytes, after which the rows of a version are divided, so that a large
-                one need not fit in memory; at least one file at a time. Changes of the change feed are not divided.
-                None: each version is one change.
+                one need not fit in memory; at least one file at a time. It counts as the power of two up to it. A
+                larger one than that of the follower that made the position counts from the first version on that this
+                cannot have given. Changes of the change feed are not divided. None: each version is one change.
             interval: the seconds between two looks at the log while there is nothing new.
             change_feed: whether the change data feed is read; None if the table records it and none of the next three
                 is given.
@@ -660,7 +663,8 @@ class Reading:
 
         Returns:
             A :class:`~refdelta.api.following.Follower` of :class:`refdelta.Change`: ``version``, ``position``,
-            ``rows``, ``kind`` and ``app_version``. It is a context manager, and ``close()`` ends it from any thread.
+            ``rows``, ``kind``, ``app_version`` and ``app_id``. It is a context manager; ``close()`` ends it from any
+            thread.
 
         Raises:
             VersionNotFoundError: ``since`` is a version that the table does not have; or, as the following errors, in
@@ -668,14 +672,16 @@ class Reading:
             StreamStoppedError: a commit removes or changes rows, or changes the schema or the protocol. Of these, the
                 rows before are taken: ``follow(since=position)`` goes on with the new schema.
             DataFileNotFoundError: VACUUM removed a file before its version was taken.
-            InvalidArgumentError: an argument is none, the position is of another table, or the table was replaced.
+            InvalidArgumentError: an argument is none, the position is of another table, or the table was replaced: by
+                another one, or by a copy of which a version that was read is another commit.
 
         Example::
 
             follower = table.follow(timeout=0)
             position = follower.position  # to be stored: follow(since=position) begins here, too
             for change in follower:
-                write_deltalake(uri, change.rows, mode="append", app_id="copy", app_version=change.app_version)
+                once = {"app_id": change.app_id, "app_version": change.app_version}
+                write_deltalake(uri, change.rows, mode="append", **once)
                 position = change.position  # to be stored: follow(since=position) goes on from here
         """
         from refdelta.api.following import Follower

@@ -62,7 +62,7 @@ def echo_rows(reader: pa.RecordBatchReader, shown: int | None) -> bool:
 def echo_change(change: Change) -> None:
     """Print a change of a followed table as one line of JSON, at once."""
     rows = [row for batch in change.rows.to_batches() for row in python_rows(batch, iso=True)]
-    about = {name: getattr(change, name) for name in ("version", "kind", "position", "app_version")}
+    about = {name: getattr(change, name) for name in ("version", "kind", "position", "app_version", "app_id")}
     echo_json_line({**about, "rows": rows})
 
 

@@ -150,7 +150,7 @@ def follow(
 
     The changes are those of the change data feed if the table records it, else the rows that are added: a commit that
     removes or changes rows is an error then, unless an option says otherwise. With --json each change is one line:
-    version, kind, position, app_version and rows. The position of the last line is where --since goes on.
+    version, kind, position, app_version, app_id and rows. The position of the last line is where --since goes on.
     """
     known: str | int | None = int(since) if since is not None and since.lstrip("-").isdecimal() else since
     opened = open_table(table, storage_options, None)

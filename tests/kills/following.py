@@ -2,8 +2,8 @@
 kills-follow``.
 
 The source records its changes; beside the copy, its rows are appended, changed, deleted and compacted. Each follower
-writes the changes as they are, stores the position after them, and is killed. At the end the copy must have each change
-once: none is missing, none is there twice.
+writes the changes as they are, divides versions by a limit of its own, stores the position after each change, and is
+killed. At the end the copy must have each change once: none is missing, none is there twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kills.children import _context
 from refdelta import DeltaTable, write_deltalake
 
 KILLS, SEED = 100, 20261127
-APP = "copy"
+LIMITS = (None, 1, 1500, 4000)
 _COLUMNS = ["id", "value", "_change_type", "_commit_version"]
 
 
@@ -64,15 +64,16 @@ class Source:
                 self._append()
 
 
-def copy(uri: str, target: str, stored: Path, timeout: float, pause: float = 0.0) -> None:
+def copy(uri: str, target: str, stored: Path, timeout: float, pause: float = 0.0, max_bytes: int | None = None) -> None:
     """Copy the changes of a table, from the stored position on, until there is none for so many seconds; ``pause``
     seconds are between a write and its position.
     """
     position = stored.read_text() if stored.exists() else None
-    follower = DeltaTable(uri).follow(position, timeout, columns=_COLUMNS, max_bytes=1, interval=0.01)
+    follower = DeltaTable(uri).follow(position, timeout, columns=_COLUMNS, max_bytes=max_bytes, interval=0.01)
     _store(stored, follower.position)  # the beginning, too: a later one would begin with a newer version
     for change in follower:
-        write_deltalake(target, change.rows, mode="append", app_id=APP, app_version=change.app_version)
+        once = {"app_id": change.app_id, "app_version": change.app_version}
+        write_deltalake(target, change.rows, mode="append", **once)
         # A follower that is killed here writes the same change again, which its number makes nothing of.
         time.sleep(pause)
         _store(stored, change.position)
@@ -93,7 +94,8 @@ def run(folder: Path, kills: int, seed: int) -> tuple[int, int]:
     source, target, stored = Source(folder, seed), str(folder / "target"), folder / "position"
     dice, between = random.Random(seed), 0
     for _ in range(kills):
-        child = _context.Process(target=copy, args=(source.uri, target, stored, 60.0, 0.01))
+        arguments = source.uri, target, stored, 60.0, 0.01, dice.choice(LIMITS)
+        child = _context.Process(target=copy, args=arguments)
         child.start()
         until = time.monotonic() + dice.uniform(0.05, 0.6)
         # The first one lives until it has begun: otherwise, on a busy machine, the last could be the first to begin.

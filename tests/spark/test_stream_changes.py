@@ -229,15 +229,17 @@ def test_a_replayed_batch_has_the_same_files_whatever_came_since(table: Path) ->
 def test_offsets_are_those_of_delta_spark(table: Path) -> None:
     first = changes(table).first()
     stored = first.as_dict()
-    begun = stored.pop("begun")
+    begun, commit = stored.pop("begun"), stored.pop("commit")
     theirs = {"sourceVersion": 1, "reservoirVersion": 3, "index": -1, "isStartingVersion": True}
     assert stored == {**theirs, "reservoirId": first.table_id}
-    assert Offset.parse({**stored, "begun": begun}) == first
+    assert Offset.parse({**stored, "begun": begun, "commit": commit}) == first
     # One of its streams goes on here, and a first batch that it did not end begins where it would begin it.
     append(table, 4)
     stream = changes(table)
     end = stream.parse({**stored, "index": 1})
-    assert stream.latest(end, Allowance()).as_dict() == {**stored, "reservoirVersion": 5, "isStartingVersion": False}
+    newest = stream.latest(end, Allowance()).as_dict()
+    assert newest.pop("commit") != commit
+    assert newest == {**stored, "reservoirVersion": 5, "isStartingVersion": False}
     assert paths(stream.files(stream.first(), end)) == paths(changes(table, 3).files(first, end))
     done = stream.parse({**stored, "reservoirVersion": 4, "isStartingVersion": False})
     assert len(paths(stream.files(stream.first(), done))) == 4
@@ -337,6 +339,26 @@ def test_another_table_in_its_place_is_an_error(table: Path) -> None:
         changes(table).parse(end.as_dict())
     with pytest.raises(errors.InvalidArgumentError, match="the checkpoint belongs to another source"):
         stream.parse({"version": 1})
+
+
+def test_a_batch_of_another_copy_of_the_table_is_not_put_together(table: Path) -> None:
+    """Spark repeats a batch by the offsets in its checkpoint."""
+    shutil.copytree(table, table.with_name("copy"))
+    start = changes(table, starting_version=3).first()
+    append(table, 4)
+    stream = changes(table)
+    end = stream.latest(start, Allowance())
+    assert len(paths(stream.files(start, end))) == 2
+    shutil.rmtree(table)
+    shutil.copytree(table.with_name("copy"), table)
+    with pytest.raises(errors.VersionNotFoundError, match="up to version 4, but its newest is 3"):
+        changes(table).files(start, end)
+    append(table, 5)
+    for reader in (stream, changes(table)):
+        with pytest.raises(errors.InvalidArgumentError, match=r"version 4 .* is another commit"):
+            reader.latest(end, Allowance())
+    with pytest.raises(errors.InvalidArgumentError, match=r"version 4 .* is another commit"):
+        changes(table).files(start, end)
 
 
 def test_a_table_that_lost_commits_is_an_error(table: Path) -> None:

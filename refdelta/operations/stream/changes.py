@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from refdelta.errors import (
 )
 from refdelta.operations.shared.identity import without_marks
 from refdelta.operations.stream.commits import CommitLog, replaced
-from refdelta.operations.stream.offsets import Allowance, Offset, StreamOptions, StreamStart
+from refdelta.operations.stream.offsets import Allowance, Offset, StreamOptions, StreamStart, part_end
 from refdelta.table.change_feed import FEED_COLUMNS, FileChange, changes_of, check_recorded, inserted
 from refdelta.table.column_mapping import holds_other_names
 from refdelta.table.features import features_of
@@ -55,31 +55,67 @@ _FEED_COLUMNS = [*_COLUMNS, ONLY, RECORDED, VERSION]
 _ONCE_MAPPED = ("columnMapping", "checkpointProtection")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class VersionFiles:
-    """The files of one version for a stream, from the first that is not read yet.
+    """Files of one version for a stream, which follow each other.
 
     Attributes:
         version: the version.
-        snapshot: whether these are all files of the version, or those that its commit added.
-        index: the index of the first of them in the version.
-        files: the files.
-        last: whether no file of the version follows them.
+        commit: the hash of its commit file; None if the log does not have it any more.
+        snapshot: whether these are of all files of the version, or of those that its commit added.
+        all: the files of the version, in their order.
+        ends: the bytes of the first of all files, of the first two, and so on.
+        index: the index of the first of these in the version.
+        count: the number of these.
         stop: the error with which the stream ends before this version; None if it does not end.
     """
 
     version: int
+    commit: str | None
     snapshot: bool
+    all: pa.Table
+    ends: np.ndarray[Any, Any]
     index: int
-    files: pa.Table
-    last: bool = True
+    count: int
     stop: StreamStoppedError | None = None
+
+    @classmethod
+    def whole(
+        cls,
+        version: int,
+        commit: str | None,
+        files: pa.Table,
+        *,
+        snapshot: bool,
+        stop: StreamStoppedError | None = None,
+    ) -> VersionFiles:
+        """All files of a version for a stream."""
+        ends = np.cumsum(one_array(files.column("size")).to_numpy(zero_copy_only=False), dtype=np.int64)
+        return cls(version, commit, snapshot, files, ends, 0, files.num_rows, stop)
+
+    @property
+    def files(self) -> pa.Table:
+        """These files."""
+        return self.all.slice(self.index, self.count)
+
+    @property
+    def last(self) -> bool:
+        """Whether no file of the version follows them."""
+        return self.index + self.count >= len(self.ends)
+
+    def since(self, index: int) -> VersionFiles:
+        """The files of the version from an index on."""
+        return dataclasses.replace(self, index=index, count=max(0, len(self.ends) - index))
+
+    def up_to(self, end: int) -> VersionFiles:
+        """Those of these files that are before an index."""
+        return dataclasses.replace(self, count=end - self.index)
 
     def end(self, start: Offset) -> Offset:
         """The offset after these files, in the stream of another offset."""
         if self.last:
-            return start.after(self.version)
-        return start.at(self.version, self.index + self.files.num_rows - 1, snapshot=self.snapshot)
+            return start.after(self.version, self.commit)
+        return start.at(self.version, self.index + self.count - 1, self.commit, snapshot=self.snapshot)
 
 
 class TableStream:
@@ -94,10 +130,11 @@ class TableStream:
     def __init__(self, made: Snapshot, options: StreamOptions):
         self.made = made.without_files()
         self._options, self._store = options, made.store
-        self._log = CommitLog(made.store, made.metadata.id, complete=options.fail_on_data_loss, words=options.words)
+        self._log = CommitLog(self.made, complete=options.fail_on_data_loss, words=options.words)
         self._version: Snapshot | None = made  # its files may be needed
-        self._ordered: tuple[int, pa.Table] | None = None
-        self._open: VersionFiles | None = None  # the last commit, which may have more files than a batch takes
+        self._ordered: VersionFiles | None = None
+        # The last commit, which may have more files than a batch takes, and the hash of the commit before it.
+        self._open: tuple[str | None, VersionFiles] | None = None
         self._batch: tuple[Offset, Offset, pa.Table] | None = None
         self._partition_keys = sorted(physical_name(made.schema.field(name)) for name in made.partition_columns)
         self._times: dict[int, int] = {}
@@ -116,7 +153,7 @@ class TableStream:
             VersionNotFoundError: there is no such version, or its commit is not in the log any more.
             InvalidArgumentError: the time is invalid, or after the newest version.
         """
-        return Offset.first(self.made.metadata.id, self._begun)
+        return self._first(self._begun)
 
     def after(self, version: int) -> Offset:
         """The offset at which a stream begins whose reader has the rows of a version, which may be -1.
@@ -124,7 +161,10 @@ class TableStream:
         Raises:
             InvalidArgumentError: the change data feed is read, and the version after it did not record its changes.
         """
-        return Offset.first(self.made.metadata.id, self._from(version + 1))
+        return self._first(self._from(version + 1))
+
+    def _first(self, begun: StreamStart) -> Offset:
+        return Offset.first(self.made.metadata.id, begun, begun.commit or self._log.digest(begun.version - 1))
 
     def newest(self) -> int:
         """The newest version of the table. Raises ``StoreError``."""
@@ -142,7 +182,11 @@ class TableStream:
             raise replaced(self._store, offset.table_id, self.made.metadata.id, self._options.words)
         if self._options.feed and offset.index >= 0 and not offset.snapshot:
             # All changes of a version are in one batch here; the part of them that another engine has read is unknown.
-            raise InvalidArgumentError(f"{stored!r} is not an offset of a stream of refdelta over a change data feed")
+            raise InvalidArgumentError(
+                f"{stored!r} is not an offset of a stream of refdelta over a change data feed: it is within the files "
+                f"of version {offset.version}, and the changes of a version are not divided. Go on without "
+                f"{self._options.words.name('readChangeFeed')} to the end of that version"
+            )
         return offset
 
     def latest(self, start: Offset, allowance: Allowance, last: int | None = None) -> Offset:
@@ -172,7 +216,7 @@ class TableStream:
             count = allowance.admit(step.files.column("size"))
             if count and self._options.feed and not step.snapshot:
                 count = step.files.num_rows  # the changes of a version are not split
-            part = dataclasses.replace(step, files=step.files.slice(0, count), last=count == step.files.num_rows)
+            part = step.up_to(step.index + count)
             taken.append(part.files)
             if count or part.last:
                 end = part.end(start)
@@ -181,12 +225,11 @@ class TableStream:
         self._batch = (start, end, self._together(taken))
         return end
 
-    def next(self, start: Offset, allowance: Allowance) -> VersionFiles | None:
-        """The files of the next version, or the next of them: perhaps none, where it changed no row.
+    def next(self, start: Offset) -> VersionFiles | None:
+        """The files of the next version, or the next part of them: perhaps none, where it changed no row.
 
         Args:
-            start: the end of the files before.
-            allowance: the most files to take of it.
+            start: the end of the files before, with the limit by which versions are divided.
 
         Returns:
             The files; None if there is no such version yet.
@@ -198,9 +241,9 @@ class TableStream:
             return None
         if step.stop is not None:
             raise step.stop
-        whole = self._options.feed and not step.snapshot  # the changes of a version are not split
-        count = step.files.num_rows if whole else allowance.admit(step.files.column("size"))
-        return dataclasses.replace(step, files=step.files.slice(0, count), last=count == step.files.num_rows)
+        if self._options.feed and not step.snapshot:
+            return step  # the changes of a version are not divided
+        return step.up_to(max(step.index, part_end(step.ends, step.index, start.max_bytes)))
 
     def files(self, start: Offset, end: Offset) -> pa.Table:
         """The files between two offsets, without excluded ones, which count to the limits of a batch as the others do.
@@ -212,14 +255,19 @@ class TableStream:
             start = Offset.first(end.table_id, end.begun or self._begun_before(end))
         if self._batch is not None and self._batch[:2] == (start, end):
             return self._batch[2]
-        taken = []
-        for step in self._steps(start, end.version if end.index >= 0 else end.version - 1):
+        newest, taken, reached = end.version - (end.index < 0), [], False
+        for step in self._steps(start, newest):
             if step.stop is not None:
                 raise step.stop
-            if (step.version, step.snapshot) == (end.version, end.snapshot):
-                taken.append(step.files.slice(0, end.index + 1 - step.index))
+            reached = step.version == newest and step.snapshot == (end.snapshot and end.index >= 0)
+            if reached and None not in (step.commit, end.commit) and step.commit != end.commit:
+                raise self._log.changed(newest)
+            if reached and end.index >= 0:
+                taken.append(step.up_to(end.index + 1).files)
                 break
             taken.append(step.files)
+        if not reached and self._options.fail_on_data_loss:
+            self._log.check_has(newest)
         return self._together(taken)
 
     def _together(self, tables: list[pa.Table]) -> pa.Table:
@@ -228,31 +276,39 @@ class TableStream:
 
     def _steps(self, start: Offset, last: int | None) -> Iterator[VersionFiles]:
         """The files of the versions from an offset on."""
-        version, index = start.version, start.index + 1
+        version, index, before = start.version, start.index + 1, start.commit
         self._check_names(version)
         if start.snapshot:
-            yield VersionFiles(version, True, index, self._files_of(version).slice(index))
+            self._log.confirm(version, before)
+            yield self._files_of(version, before).since(index)
             version, index = version + 1, 0
         else:
             self._version = self._ordered = None
-        if (step := self._open) is not None and step.version == version and (last is None or version <= last):
-            yield dataclasses.replace(step, index=index, files=step.files.slice(index))
-            version, index = version + 1, 0
-        for commit in self._log.commits(version, last):
+        within = before if index else None  # the hash of the commit that is read in part
+        if self._open is not None and (last is None or version <= last):
+            preceding, step = self._open
+            if step.version == version and before in (None, step.commit if index else preceding):
+                self._log.confirm(version, step.commit)
+                yield step.since(index)
+                version, index, before, within = version + 1, 0, step.commit, None
+        for commit, digest in self._log.commits(version, last, None if index else before):
             if commit.version > version:  # the commits before it are lost
                 index = 0
-            self._open = step = self._step(commit, version)
-            yield dataclasses.replace(step, index=index, files=step.files.slice(index))
-            version, index = commit.version + 1, 0
+            elif within not in (None, digest):
+                raise self._log.changed(version)
+            step = self._step(commit, digest, version)
+            self._open = None if index else before, step
+            yield step.since(index)
+            version, index, before, within = commit.version + 1, 0, digest, None
 
-    def _step(self, commit: Footprint, expected: int) -> VersionFiles:
+    def _step(self, commit: Footprint, digest: str, expected: int) -> VersionFiles:
         stop = self._lost(commit, expected) or self._stop(commit)
         if self._options.feed:
             files = self._changed(commit.version, [] if stop else self._changes_of(commit))
         else:
             files = adds_table([] if stop or self._skipped(commit) else commit.added_data).select(_COLUMNS)
         self._check_partitions(commit.version, files)
-        return VersionFiles(commit.version, False, 0, files, stop=stop)
+        return VersionFiles.whole(commit.version, digest, files, snapshot=False, stop=stop)
 
     def _changes_of(self, commit: Footprint) -> list[FileChange]:
         assert commit.source is not None  # noqa: S101 - it comes from the log
@@ -273,10 +329,10 @@ class TableStream:
             self._times = file_times(self._store, version)
         return self._times[version]
 
-    def _files_of(self, version: int) -> pa.Table:
-        """All files of a version, ordered by modification time, then by path."""
-        if self._ordered is not None and self._ordered[0] == version:
-            return self._ordered[1]
+    def _files_of(self, version: int, commit: str | None) -> VersionFiles:
+        """All files of a version, ordered by modification time, then by path; ``commit`` is the hash of its commit."""
+        if self._ordered is not None and (self._ordered.version, self._ordered.commit) == (version, commit):
+            return self._ordered
         snapshot = self._version
         if snapshot is None or snapshot.version != version:
             try:
@@ -296,8 +352,8 @@ class TableStream:
         else:
             ordered = files.select(_COLUMNS).take(order)
         self._check_partitions(version, ordered)
-        self._ordered = (version, ordered)
-        return ordered
+        self._ordered = VersionFiles.whole(version, commit, ordered, snapshot=True)
+        return self._ordered
 
     def _skipped(self, commit: Footprint) -> bool:
         return self._options.skip_change_commits and bool(commit.removed_data)
@@ -363,8 +419,8 @@ class TableStream:
         if version >= self._named_since:
             return
         then = load_snapshot(self._store, version).metadata
-        later = CommitLog(self._store, then.id, words=self._options.words).commits(version + 1, self.made.version)
-        for metadata in (then, *(commit.metadata for commit in later)):
+        later = CommitLog(self.made, words=self._options.words).commits(version + 1, self.made.version)
+        for metadata in (then, *(commit.metadata for commit, _ in later)):
             if metadata is not None and holds_other_names(metadata):
                 raise SchemaMismatchError(
                     f"the stream has not read version {version} and later ones, whose files have other column names, "
@@ -408,7 +464,8 @@ class TableStream:
         if options.starting_timestamp is not None:
             return self._from(self._version_since(options.starting_timestamp))
         if options.starting_version is None:
-            return StreamStart(self.made.version, snapshot=True)
+            version = self.made.version
+            return StreamStart(version, snapshot=True, commit=self._log.digest(version))
         version = int(options.starting_version)
         oldest, newest = self._log.oldest(), self.newest()
         if not oldest <= version <= newest:
@@ -433,3 +490,9 @@ class TableStream:
         if version > newest:
             raise InvalidArgumentError(f"startingTimestamp is {text}, after version {newest}, which is the newest")
         return version
+
+
+def _is_same(reached: Offset, end: Offset) -> bool:
+    """Whether a batch that was put together again has reached its end, as it was stored."""
+    places = [(one.version, one.index, one.snapshot) for one in (reached, end)]
+    return places[0] == places[1] and (None in (reached.commit, end.commit) or reached.commit == end.commit)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,16 +24,21 @@ if TYPE_CHECKING:
     from refdelta.expressions.expression import Value
 
 
-class StreamStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StreamStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The start of a stream.
 
     Attributes:
         version: a version of the table.
         snapshot: whether the stream begins with all rows of the version, or with those that its commit added.
+        commit: the hash of the commit file of the version, if the stream begins with all of its rows; None if the log
+            did not have the file any more.
+        created: for a follower: the time of the table's creation as it was known then, in milliseconds since 1970.
     """
 
     version: int
     snapshot: bool
+    commit: str | None = None
+    created: int | None = None
 
 
 class Offset(
@@ -40,10 +46,12 @@ class Offset(
 ):
     """A position in a stream. Spark stores it in a checkpoint, as JSON.
 
-    The JSON is that of delta-spark, which ignores ``begun``: each of the two can continue a checkpoint of the other.
+    The JSON is that of delta-spark, which ignores the last three attributes: each of the two can continue a checkpoint
+    of the other.
 
-    Spark does not store the start of a first batch, and asks for it again when it repeats that batch. So each offset
-    has the start of its stream.
+    A version is a number, which another commit may have after a table was restored from a copy. So an offset has the
+    hash of the commit, too. Spark does not store the start of a first batch, and asks for it again when it repeats that
+    batch. So each offset has the start of its stream.
 
     Attributes:
         table_id: the id of the table.
@@ -51,6 +59,9 @@ class Offset(
         index: the index of its last file that was read, counted from 0; -1 if none was.
         snapshot: whether these are all files of the version, or those that its commit added.
         begun: the start of the stream; None if delta-spark began it.
+        commit: the hash of the last commit file that the stream has read: that of ``version`` if this is read in part
+            or as a snapshot, else that of the version before. None if it is unknown, as in the offsets of delta-spark.
+        max_bytes: for a follower: the limit by which it divides versions, a power of two; None if it does not.
     """
 
     table_id: str = msgspec.field(name="reservoirId")
@@ -58,19 +69,21 @@ class Offset(
     index: int
     snapshot: bool = msgspec.field(name="isStartingVersion")
     begun: StreamStart | None = None
+    commit: str | None = None
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None = msgspec.field(name="maxBytes", default=None)
 
     @classmethod
-    def first(cls, table_id: str, begun: StreamStart) -> Offset:
+    def first(cls, table_id: str, begun: StreamStart, commit: str | None = None) -> Offset:
         """The offset before the first file of a stream."""
-        return cls(table_id, begun.version, -1, begun.snapshot, begun)
+        return cls(table_id, begun.version, -1, begun.snapshot, begun, commit or begun.commit)
 
-    def after(self, version: int) -> Offset:
-        """The offset after the last file of a version."""
-        return Offset(self.table_id, version + 1, -1, False, self.begun)
+    def after(self, version: int, commit: str | None = None) -> Offset:
+        """The offset after the last file of a version, whose commit file has this hash."""
+        return Offset(self.table_id, version + 1, -1, False, self.begun, commit, self.max_bytes)
 
-    def at(self, version: int, index: int, *, snapshot: bool) -> Offset:
-        """The offset after a file of a version."""
-        return Offset(self.table_id, version, index, snapshot, self.begun)
+    def at(self, version: int, index: int, commit: str | None = None, *, snapshot: bool) -> Offset:
+        """The offset after a file of a version, whose commit file has this hash."""
+        return Offset(self.table_id, version, index, snapshot, self.begun, commit, self.max_bytes)
 
     def as_dict(self) -> dict[str, Any]:
         """The offset as plain values for JSON; equal offsets have equal JSON."""
@@ -114,6 +127,44 @@ class Allowance:
             self.files -= most
             self.size -= sums[most - 1].as_py()
         return most
+
+
+_PART_BITS = 20
+
+
+def part_shift(count: int) -> int:
+    """The binary logarithm of the number of files that a part of a version has at least, so that a version of ``count``
+    files has less than 2 ** 20 parts.
+    """
+    return max(0, (count - 1).bit_length() - _PART_BITS)
+
+
+def part_end(ends: np.ndarray[Any, Any], index: int, max_bytes: int | None) -> int:
+    """The end of the part of a version that begins at a file.
+
+    A version is divided where the sum of its bytes passes a multiple of ``max_bytes``. So the places are the same
+    wherever a reader begins; and as limits are powers of two, those of a larger limit are among those of a smaller one.
+
+    Args:
+        ends: the bytes of the first file of the version, of the first two, and so on.
+        index: the first file of the part.
+        max_bytes: the limit, a power of two; None for no division.
+
+    Returns:
+        The number of files of the version up to the end of the part.
+    """
+    count = len(ends)
+    if max_bytes is None or index >= count:
+        return count
+    before = int(ends[index - 1]) if index else 0
+    crossing = int(np.searchsorted(ends, (before // max_bytes + 1) * max_bytes)) + 1
+    several = 1 << part_shift(count)
+    return min(-(-crossing // several) * several, count)
+
+
+def power_of_two(number: int) -> int:
+    """The largest power of two up to a positive number, and up to 2 ** 62."""
+    return 1 << min(number.bit_length() - 1, 62)
 
 
 @dataclass(frozen=True)
