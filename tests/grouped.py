@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @contextmanager
 def mixing() -> Iterator[None]:
     """Versions as refdelta 0.2 has written them: appends and changes of rows share one."""
-    with mock.patch.object(commit_group, "_removes", lambda _: False):
+    with mock.patch.object(commit_group, "_removes", return_value=False):
         yield
 
 

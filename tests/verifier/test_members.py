@@ -15,7 +15,7 @@ PROPERTIES = {"delta.enableDeletionVectors": "true"}
 
 @pytest.fixture
 def path(tmp_path):
-    """Version 1, as of version 0.2, has two DELETEs of one file, and an append; its lines: commitInfo, remove, add, add."""
+    """Version 1, as in 0.2, has two DELETEs of one file and an append; its lines: commitInfo, remove, add, add."""
     write_deltalake(tmp_path, rows(1, 2, 3), configuration=PROPERTIES)
     with mixing():
         together(DeltaTable(tmp_path), delete("id = 1"), delete("id = 2"), append(9))
