@@ -22,7 +22,8 @@ from refdelta.core.commit.transaction import CommitOutcome
 from refdelta.engine.log.identity import CommitIdentity
 from refdelta.engine.log.snapshot import follow
 from refdelta.engine.parquet.dv import KeptVectors, remove_vectors
-from refdelta.errors import CommitOutcomeUnknownError, InvalidArgumentError
+from refdelta.engine.parquet.files import store_errors
+from refdelta.errors import CommitFailedError, CommitOutcomeUnknownError, InvalidArgumentError
 from refdelta.transaction.driver import RetryPolicy, RowChecks, Shell, committer_of, run_loop
 from refdelta.transaction.events import watching
 from refdelta.transaction.post_commit import after_commit, failed
@@ -49,6 +50,7 @@ class _Waiting:
         checks: looks at rows for it.
         properties: its notes.
         files: the files that it wrote.
+        base: the version that it read; None if it is not compared.
         woken: set when it has ended, or is to lead.
         leads: whether its thread is to lead.
         in_flight: whether a loop has it.
@@ -58,6 +60,7 @@ class _Waiting:
     checks: RowChecks
     properties: CommitProperties
     files: Sequence[Add | Cdc]
+    base: CommitIdentity | None = None
     woken: threading.Event = field(default_factory=threading.Event)
     leads: bool = False
     in_flight: bool = False
@@ -95,6 +98,8 @@ class CommitGroup:
         self._look = threading.Lock()
         self._looked_at = time.monotonic()
         self._kept: dict[int, bytes] = {}
+        # The last versions that the group has seen of this table.
+        self._bases = {snapshot.version: CommitIdentity.of(snapshot)}
         self._vectors = KeptVectors()
 
     # --- calls ---
@@ -149,8 +154,21 @@ class CommitGroup:
         return self._snapshot
 
     def _advanced(self) -> Snapshot:
-        """The newest version, by a look at the log."""
-        return self._snapshot.advance()
+        """The newest version, by a look at the log. If this no longer has the version before, nothing that the group
+        knows of the log holds any more: the table was removed, restored from a copy, or cleaned up.
+        """
+        before = self._snapshot
+        newest = before.advance()
+        if newest.newest_checkpoint is not before.newest_checkpoint:  # it was read from the beginning
+            identity = CommitIdentity.of(before)
+            with store_errors("look at the log"):
+                stands = identity is not None and identity.stands(self.store)
+            if not stands:
+                with self._changed:
+                    self._kept.clear()
+                    self._bases.clear()
+                    self._snapshot = newest
+        return newest
 
     def _followed(self, base: Snapshot, log: Sequence[bytes], new: set[str]) -> Snapshot:
         """The snapshot after commits whose contents are known, with the paths that no earlier version can have."""
@@ -170,6 +188,9 @@ class CommitGroup:
         with self._changed:
             if snapshot.version >= self._snapshot.version:
                 self._snapshot, self._seen_at = snapshot, seen_at
+                self._bases[snapshot.version] = CommitIdentity.of(snapshot)
+                for old in [number for number in self._bases if number <= snapshot.version - _KEPT]:
+                    del self._bases[old]
         self._on_version(self._snapshot)
 
     # --- commits ---
@@ -183,7 +204,12 @@ class CommitGroup:
         return properties.group is None and limits == (None, None)
 
     def commit(
-        self, prepared: PreparedCommit, checks: RowChecks, properties: CommitProperties, files: Sequence[Add | Cdc]
+        self,
+        prepared: PreparedCommit,
+        checks: RowChecks,
+        properties: CommitProperties,
+        files: Sequence[Add | Cdc],
+        base: CommitIdentity | None = None,
     ) -> CommitOutcome:
         """Commit a transaction with those of other threads.
 
@@ -192,11 +218,12 @@ class CommitGroup:
             checks: looks at rows for it.
             properties: its notes.
             files: the files that it wrote.
+            base: the version that it read; None if it is not compared.
 
         Raises:
             As :func:`refdelta.transaction.driver.commit`.
         """
-        mine = _Waiting(Member(prepared, RetryPolicy.of(properties)), checks, properties, files)
+        mine = _Waiting(Member(prepared, RetryPolicy.of(properties)), checks, properties, files, base)
         with watching(self.store.uri, prepared, mine.member.tally) as watch:
             with self._changed:
                 self._queue.append(mine)
@@ -245,7 +272,14 @@ class CommitGroup:
             shell = _GroupShell(
                 self.store, committer, checks, inline_vectors=inline, known=self._vectors, kept=self._kept
             )
-            members = [one.member for one in waiting]
+            for one in waiting:
+                if not self._has_read_this(one):
+                    one.member.outcome = CommitFailedError(
+                        f"version {one.member.base}, which this transaction has read, is no longer in the log: it was "
+                        "cleaned up, or the table was removed or replaced. Nothing was committed; open the table again "
+                        "and repeat the operation"
+                    )
+            members = [one.member for one in waiting if not one.ended]
             if behind := [one for one in members if one.base < base.version]:
                 # Most began while the version before was being put: a put of it would be lost.
                 run_loop(check_loop(behind, base.version), shell.perform)
@@ -262,6 +296,16 @@ class CommitGroup:
                 one.woken.set()
         if moved is not None:
             self._run_hooks(moved, ended)
+
+    def _has_read_this(self, one: _Waiting) -> bool:
+        """Whether the version that a transaction has read is one of the log that the group follows."""
+        if one.base is None:
+            return True
+        known = self._bases.get(one.base.file.version)
+        if known is not None and (known.info is one.base.info is not None or known == one.base):
+            return True
+        with store_errors("look at the log"):
+            return one.base.stands(self.store)
 
     def _interrupted(self, waiting: Iterable[_Waiting], error: BaseException, tried: int | None) -> None:
         """End the transactions of a loop that was broken off. Without a put, those of other threads stay queued."""

@@ -687,7 +687,8 @@ class Transaction:
             prepared = self._prepared(described)
             group = self.group if self.group is not None and self.group.takes(self.properties) else None
             if group is not None:
-                outcome = group.commit(prepared, self._checks, self.properties, self._own.files)
+                base = CommitIdentity.of(self.snapshot) if self.snapshot else None
+                outcome = group.commit(prepared, self._checks, self.properties, self._own.files, base)
             else:
                 outcome = self._driven(prepared)
         except BaseException as error:

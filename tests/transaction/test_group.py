@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,7 @@ from refdelta import CommitProperties, DeltaTable, verify, write_deltalake
 from refdelta.core.log.paths import commit_key
 from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.errors import (
+    CommitFailedError,
     CommitOutcomeUnknownError,
     ConcurrentDeleteReadException,
     InvalidArgumentError,
@@ -229,6 +231,31 @@ def test_commits_of_others_come_between(table, store, tmp_path):
         write_deltalake(tmp_path, rows(21), mode="append")
         assert group.transact(lambda txn: txn.append(txn.read(predicate="id = 21"))).rebased_over == ()
     assert table.count() == 4 + 2 + 2 + 1
+
+
+@pytest.mark.parametrize("versions", [1, 3, 5, 9])
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_transaction_that_began_on_a_table_which_was_replaced_is_not_in_the_new_one(tmp_path, versions, looked):
+    """Whether the new one has fewer versions or more, and whether another call of the group has seen it already."""
+    uri = tmp_path / "t"
+    write_deltalake(uri, rows(0))
+    with DeltaTable(uri).group_commit() as group:
+        for number in (1, 2, 3):
+            group.append(rows(number))
+
+        def late(txn):
+            txn.append(rows(4))
+            shutil.rmtree(uri)
+            for number in range(versions):
+                write_deltalake(uri, rows(100 + number), mode="append")
+            if looked:
+                group.append(rows(200))
+
+        with pytest.raises(CommitFailedError):
+            group.transact(late, attempts=1)
+        assert group.append(rows(300)).version == versions + looked
+    expected = [*range(100, 100 + versions), *[200] * looked, 300]
+    assert sorted(DeltaTable(uri).to_pyarrow_table()["id"].to_pylist()) == expected
 
 
 def test_deletion_vectors_that_no_version_names_are_removed(table, store, tmp_path):
