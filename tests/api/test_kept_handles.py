@@ -151,3 +151,19 @@ def test_on_this_machine_it_looks(tmp_path):
     table = DeltaTable(tmp_path)
     write_deltalake(table, ROWS, mode="append")
     assert table._handle.recent() is None
+
+
+@pytest.mark.parametrize(("own", "others"), [(1, 1), (1, 3), (2, 2), (2, 1)])
+def test_own_commits_that_a_restored_folder_lacks_are_no_versions(tmp_path, own, others):
+    """Others have the same size, and the commit that was listed last is still there."""
+    write_deltalake(tmp_path, pa.table({"id": [1]}))
+    kept = DeltaTable(tmp_path)
+    for number in range(own):
+        write_deltalake(kept, pa.table({"id": [40 + number]}), mode="append")
+    for file in (tmp_path / "_delta_log").glob("*.*"):
+        if file.name[:20].isdecimal() and int(file.name[:20]) >= 1:
+            file.unlink()
+    for number in range(others):
+        write_deltalake(tmp_path, pa.table({"id": [50 + number]}), mode="append")
+    kept.update_incremental()
+    assert sorted(kept.to_pyarrow_table()["id"].to_pylist()) == [1, *range(50, 50 + others)]

@@ -23,6 +23,7 @@ from refdelta.core.log.timestamps import in_commit_timestamp
 from refdelta.core.log.vacuums import is_vacuum
 from refdelta.engine.log.checksums import contradictions
 from refdelta.engine.log.commits import commit_contents, decode_commits, read_commits
+from refdelta.engine.log.identity import CommitIdentity
 from refdelta.engine.log.listing import (
     file_time,
     find_segment,
@@ -351,12 +352,15 @@ class Snapshot:
             newer = ratified_commits(self.store, self.segment)
             if newer is None and not self.store.capabilities.remote and not self.is_managed:
                 segment = still_newest(self.store, self.segment)
-                if segment is not None:
+                if segment is not None and self._is_there():
                     return self._known_by(segment)
         newer = newer or newer_commits(self.store, self.segment, hinted=due)
         if newer is None:  # the log was cleaned up, or the table was replaced
             return load_snapshot(self.store)
         commits, segment = newer
+        # Over a network it would cost a single writer one more request for each commit.
+        if (commits or not self.store.capabilities.remote) and not self._is_there():
+            return load_snapshot(self.store)
         if not commits:
             return self._known_by(segment)
         try:
@@ -367,6 +371,18 @@ class Snapshot:
         log.debug("%s: read versions %d to %d", self.store.uri, self.version + 1, later.version)
         self._note_vacuums(later, replayed.last)
         return later
+
+    def _is_there(self) -> bool:
+        """Whether the log still has the commit of this version, if it is an own one, which no listing has shown yet: a
+        folder that was restored from a copy may have another one of the same size.
+        """
+        last = self.segment.last_commit
+        if last is None or last.mtime_ms is not None or self.commit_info is None or self.is_managed:
+            return True
+        try:
+            return CommitIdentity(last, self.commit_info).is_content(self.store)
+        except ObjectNotFoundError:
+            return False
 
     def _followed_by(self, segment: LogSegment, replayed: _Replayed) -> Snapshot:
         newest = self.newest_checkpoint.files

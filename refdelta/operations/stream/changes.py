@@ -173,7 +173,10 @@ class TableStream:
     def newest_known(self) -> Offset | None:
         """The end of the table by the last listing; None before the first."""
         newest = self._log.newest_known
-        return None if newest is None or self._batch is None else self._batch[1].after(newest)
+        if newest is None or self._batch is None:
+            return None
+        end = self._batch[1]
+        return end if (end.version, end.index) == (newest + 1, -1) else end.after(newest)
 
     def parse(self, stored: object) -> Offset:
         """Parse an offset that Spark stored. Raises ``InvalidArgumentError`` for an offset of another table."""
