@@ -62,7 +62,9 @@ def test_killed_drivers_copy_each_row_once(tmp_path: Path) -> None:
     with Driver("copying_stream", tmp_path) as driver:
         assert driver.ended(), driver.said()
     assert seen.items() <= batches(tmp_path).items()
-    assert seen[0]["begun"] == {"version": 2, "snapshot": True}
+    begun = seen[0]["begun"]
+    assert isinstance(begun, dict)
+    assert (begun["version"], begun["snapshot"]) == (2, True)
     copied = DeltaTable(target).to_pyarrow_table().column("id").to_pylist()
     assert sorted(copied) == list(range(number * ROWS))
     history = DeltaTable(target).history()
