@@ -77,6 +77,8 @@ def binary_types(op: str, args: tuple[Value, ...]) -> Typed:
     if isinstance(both, DecimalType):
         one, other = (decimal_operand(Literal(None, INTEGER) if v.type == VOID else v) for v in args)
         return (one, other), _decimal_result(op, one.type, other.type)
+    if op == "%" and both == VOID:
+        return (coerce(left, LONG), coerce(right, LONG)), LONG  # always null; there is no remainder of doubles
     if op == "/" or both == VOID:
         return (coerce(left, DOUBLE), coerce(right, DOUBLE)), DOUBLE
     return (coerce(left, both), coerce(right, both)), both

@@ -21,6 +21,7 @@ from refdelta.arrow.schema import arrow_type
 from refdelta.errors import ExpressionError, PredicateError
 from refdelta.expressions.interval_types import DAY_TIME, DAYS, INTERVALS
 from refdelta.table import partition_values
+from refdelta.table.collation import has_collation
 from refdelta.table.partition_values import DAY
 from refdelta.table.types import (
     BINARY,
@@ -40,13 +41,13 @@ from refdelta.table.types import (
     VOID,
     DataType,
     DecimalType,
-    is_nested,
     is_numeric,
 )
 
 _EXACT = Context(prec=400, Emax=999999, Emin=-999999)
 _YEAR_OR_MONTH = re.compile(r"(\d{4})(?:-(\d{1,2}))?", re.ASCII)
 _TIMES: frozenset[DataType] = frozenset({DATE, TIMESTAMP, TIMESTAMP_NTZ})
+_PLAIN_TYPES: frozenset[DataType] = _TIMES | {BOOLEAN, STRING, BINARY}
 
 
 def convertible(source: DataType, target: DataType) -> bool:
@@ -55,7 +56,7 @@ def convertible(source: DataType, target: DataType) -> bool:
         return True
     if source in INTERVALS or target in INTERVALS:
         return (source, target) == (DAYS, DAY_TIME)
-    if is_nested(source) or is_nested(target):
+    if not (_is_plain(source) and _is_plain(target)):
         return False
     if target == STRING:
         # The digits of a float's text are Java's own affair.
@@ -65,6 +66,10 @@ def convertible(source: DataType, target: DataType) -> bool:
     if source in _TIMES or target in _TIMES:
         return source in _TIMES and target in _TIMES
     return (is_numeric(source) or source == BOOLEAN) and (is_numeric(target) or target == BOOLEAN)
+
+
+def _is_plain(data_type: DataType) -> bool:
+    return is_numeric(data_type) or data_type in _PLAIN_TYPES or has_collation(data_type)
 
 
 def convert_value(value: Any, source: DataType, target: DataType, *, lenient: bool = False) -> Any:
@@ -281,6 +286,8 @@ def convert_column(array: pa.Array, source: DataType, target: DataType, *, lenie
     Raises:
         ExpressionError: a value has no equivalent of the target type; the message shows the first.
     """
+    if source == VOID:
+        return pa.nulls(len(array), arrow_type(target))
     found = _vectorised(array, source, target)
     if found is None:
         return _by_value(array, source, target, lenient=lenient)

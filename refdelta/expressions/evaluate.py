@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial, reduce
 from typing import Any
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from refdelta.arrow.arrays import ARROW_FALSE, ARROW_TRUE, array_of, concat, few_chunks, scalar_of
 from refdelta.arrow.partition import from_internal, to_internal
 from refdelta.arrow.schema import arrow_type
-from refdelta.errors import ColumnNotFoundError, ExpressionError
+from refdelta.errors import ColumnNotFoundError, DeltaError, ExpressionError
 from refdelta.expressions.casting import convert_column, convert_value, widen
 from refdelta.expressions.columnar import bounded
 from refdelta.expressions.expression import (
@@ -44,12 +44,15 @@ from refdelta.expressions.expression import (
     Or,
     Predicate,
     Value,
+    to_sql,
     walk,
 )
 from refdelta.expressions.functions import FUNCTIONS
 from refdelta.expressions.like import like_matches, like_regex
 from refdelta.expressions.ordering import compare, compare_columns, is_in
-from refdelta.table.types import DATE, FRACTIONAL, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
+from refdelta.table.types import DATE, FRACTIONAL, TIMESTAMP, TIMESTAMP_NTZ, VOID, DataType, DecimalType
+
+_SHOWN = 200
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<=", "<=>": "<=>"}
 
@@ -157,10 +160,12 @@ def row_mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.Boole
 
     Raises:
         ColumnNotFoundError: the batch lacks a column.
+        ExpressionError: a part of the predicate fails for some row; the message has the predicate.
     """
-    if isinstance(batch, pa.Table):
-        return concat([row_mask(predicate, chunk) for chunk in few_chunks(batch).to_batches()], pa.bool_())
-    return _mask(predicate, batch)
+    with _evaluating(predicate):
+        if isinstance(batch, pa.Table):
+            return concat([_mask(predicate, chunk) for chunk in few_chunks(batch).to_batches()], pa.bool_())
+        return _mask(predicate, batch)
 
 
 def evaluate_value(value: Value, batch: pa.RecordBatch | pa.Table) -> pa.Array:
@@ -175,13 +180,38 @@ def evaluate_value(value: Value, batch: pa.RecordBatch | pa.Table) -> pa.Array:
 
     Raises:
         ColumnNotFoundError: the batch lacks a column.
-        ExpressionError: the expression fails for some row, such as a division by zero or a number that does not fit.
+        ExpressionError: the expression fails for some row, such as a division by zero or a number that does not fit;
+            the message has the expression.
     """
     kind = arrow_type(value.type)
-    if isinstance(batch, pa.Table):
-        return concat([evaluate_value(value, chunk) for chunk in few_chunks(batch).to_batches()], kind)
+    with _evaluating(value):
+        if isinstance(batch, pa.Table):
+            return concat([_typed(value, chunk, kind) for chunk in few_chunks(batch).to_batches()], kind)
+        return _typed(value, batch, kind)
+
+
+def _typed(value: Value, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
     found = _array(value, batch)
     return found if found.type == kind else found.cast(kind)
+
+
+@contextlib.contextmanager
+def _evaluating(node: Expression) -> Iterator[None]:
+    """Errors of an evaluation name the expression: a caller may read a file, and take other errors for its damage."""
+    try:
+        yield
+    except ExpressionError as error:
+        raise ExpressionError(f"{error}, in {_shortened(node)}") from None
+    except (DeltaError, MemoryError):
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ExpressionError(f"{_shortened(node)} cannot be computed: {type(error).__name__}: {reason}") from error
+
+
+def _shortened(node: Expression) -> str:
+    text = to_sql(node)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -413,6 +443,8 @@ def cast(array: Any, source: DataType, target: DataType) -> Any:
     Raises:
         ExpressionError: a date is outside of the range of timestamps.
     """
+    if source == VOID:
+        return pa.nulls(len(array), compute_type(target))
     if source in (TIMESTAMP, TIMESTAMP_NTZ) and target in (TIMESTAMP, TIMESTAMP_NTZ):
         return array.cast(pa.int64()).cast(arrow_type(target))
     if source == DATE and target == TIMESTAMP:

@@ -378,7 +378,7 @@ class SqlReader:
 
     def _concat(self, parts: list[exp.Expr]) -> Value:
         values = tuple(self._value(part) for part in parts)
-        texts = [value.value for value in values if isinstance(value, Literal) and value.type == STRING]
+        texts = [value.value for value in values if isinstance(value, Literal) and isinstance(value.value, str)]
         # Adjacent strings are one string.
         return Literal("".join(texts), STRING) if len(texts) == len(values) else Call("concat", values)
 

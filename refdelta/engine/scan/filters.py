@@ -14,7 +14,7 @@ from refdelta.arrow.arrays import concat, empty_table, filter_rows, one_batch, p
 from refdelta.arrow.partition import partition_table
 from refdelta.arrow.schema import to_arrow
 from refdelta.engine.scan.skipping import Pruned, prune
-from refdelta.errors import ColumnNotFoundError, PredicateError
+from refdelta.errors import ColumnNotFoundError, ExpressionError, PredicateError
 from refdelta.expressions.evaluate import can_fail, row_mask
 from refdelta.expressions.expression import And, Call, Case, Column, Condition, Convert, Predicate, walk
 from refdelta.expressions.expression import columns as predicate_columns
@@ -164,7 +164,11 @@ class ExpressionFilter:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See :class:`RowFilter`."""
-        return batch.filter(self.expression)
+        try:
+            return batch.filter(self.expression)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            # Not an error of the file whose rows these are.
+            raise ExpressionError(f"{str(error).splitlines()[0]}, in {self.expression}") from error
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """See :class:`RowFilter`."""

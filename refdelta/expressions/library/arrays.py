@@ -98,10 +98,22 @@ class ListColumn:
         return found
 
 
+def _as(values: Any, kind: pa.DataType) -> Any:
+    """Values in another type. Arrow casts some nested types with extension types not even to themselves."""
+    return values if values.type == kind else values.cast(kind)
+
+
+def _ranks(values: Any) -> Any:
+    """The place of each value among the distinct ones, in their order, from 1."""
+    if pa.types.is_null(values.type):
+        return np.ones(len(values), np.int64)
+    return pc.rank(_sortable(values), sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+
+
 def made_lists(values: Any, lengths: Any, kind: pa.DataType, valid: Any) -> Any:
     """A column of arrays from all elements, the number of those of each row, and the rows that are not null."""
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    values = values if values.type == kind.value_type else values.cast(kind.value_type)
+    values = _as(values, kind.value_type)
     mask = pc.invert(valid) if len(lengths) else None
     return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
 
@@ -154,10 +166,8 @@ def _sortable(values: Any) -> Any:
 
 def _order(column: ListColumn, *, up: bool = True, nulls: str = "at_end") -> Any:
     """The places of the elements in order, row by row."""
-    table = pa.table({"row": column.rows, "value": _sortable(column.values)})
     # Nulls and NaN are placed by hand: Arrow puts both at one end.
-    rank = pc.rank(table["value"], sort_keys="ascending", tiebreaker="dense")
-    numbers = rank.to_numpy().astype(np.int64)
+    numbers = _ranks(column.values)
     if not up:
         numbers = -numbers
     if column.values.null_count:
@@ -246,7 +256,7 @@ def _common(name: str, args: tuple[Value, ...]) -> DataType:
 def _array_columns(node: Call, *arrays: Any) -> Any:
     kind = arrow_type(node.type)
     rows, many = len(arrays[0]), len(arrays)
-    values = concat([array.cast(kind.value_type) for array in arrays])
+    values = concat([_as(array, kind.value_type) for array in arrays])
     places = (np.arange(many) * rows + np.arange(rows)[:, None]).reshape(-1)
     return made_lists(values.take(pa.array(places)), np.full(rows, many), kind, pa.array(np.ones(rows, bool)))
 
@@ -278,8 +288,8 @@ def _map_columns(node: Call, *arrays: Any) -> Any:
             raise pa.ArrowInvalid("a key is null, or there twice")
     many = len(arrays) // 2
     places = pa.array((np.arange(many) * rows + np.arange(rows)[:, None]).reshape(-1))
-    keys = concat([array.cast(kind.key_type) for array in arrays[::2]]).take(places)
-    items = concat([array.cast(kind.item_type) for array in arrays[1::2]]).take(places)
+    keys = concat([_as(array, kind.key_type) for array in arrays[::2]]).take(places)
+    items = concat([_as(array, kind.item_type) for array in arrays[1::2]]).take(places)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * many)
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind)
 
@@ -296,7 +306,7 @@ def _struct_types(name: str, args: tuple[Value, ...]) -> Typed:
 
 def _struct_columns(node: Call, *arrays: Any) -> Any:
     kind = arrow_type(node.type)
-    columns = [array.cast(kind.field(place).type) for place, array in enumerate(arrays[1::2])]
+    columns = [_as(array, kind.field(place).type) for place, array in enumerate(arrays[1::2])]
     return pa.StructArray.from_arrays(columns, fields=list(kind))
 
 
@@ -466,7 +476,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 def _distinct_columns(node: Call, array: Any) -> Any:
     column = ListColumn.of(array)
-    rank = pc.rank(_sortable(column.values), sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    rank = _ranks(column.values)
     rank = np.where(column.values.is_null().to_numpy(zero_copy_only=False), 0, rank)
     keys = column.rows.astype(np.int64) * (len(rank) + 1) + rank
     keep = np.zeros(len(rank), bool)
@@ -565,7 +575,7 @@ def _flatten_columns(node: Call, array: Any) -> Any:
 def _concat_columns(node: Call, *arrays: Any) -> Any:
     kind, valid = arrow_type(node.type), _valid(*arrays)
     columns = [ListColumn.of(array) for array in arrays]
-    values = concat([column.values.cast(kind.value_type) for column in columns])
+    values = concat([_as(column.values, kind.value_type) for column in columns])
     rows = np.concatenate([column.rows for column in columns])
     order = np.argsort(rows, kind="stable")
     order = order[valid[rows[order]]]
@@ -590,8 +600,8 @@ def _overlap(_: Call, one: list[Any], other: list[Any]) -> bool | None:
 
 def _overlap_columns(_: Call, one: Any, other: Any) -> Any:
     left, right = ListColumn.of(one), ListColumn.of(other)
-    together = concat([_sortable(left.values), _sortable(right.values.cast(left.values.type))])
-    rank = pc.rank(together, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    together = concat([left.values, _as(right.values, left.values.type)])
+    rank = _ranks(together)
     keys = np.concatenate([left.rows, right.rows]).astype(np.int64) * (len(rank) + 1) + rank
     nulls = together.is_null().to_numpy(zero_copy_only=False)
     split = len(left.values)

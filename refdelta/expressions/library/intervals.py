@@ -161,7 +161,7 @@ def interval_call(op: str, args: tuple[Value, ...]) -> tuple[str, tuple[Value, .
     kinds = [arg.type for arg in args]
     moments = [kind in (DATE, *CLOCK_TYPES) for kind in kinds]
     intervals = [kind in INTERVALS for kind in kinds]
-    if not any(intervals) and not (op == "-" and all(moments)):
+    if not any(intervals) and not (op == "-" and len(args) == 2 and all(moments)):
         return None
     if len(args) == 1 and op == "-":
         return "interval times", (args[0], Literal(-1, LONG))

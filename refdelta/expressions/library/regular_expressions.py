@@ -181,16 +181,12 @@ def _counted(node: Call, array: pa.Array) -> pa.Array:
 
 def _place(node: Call, array: pa.Array) -> pa.Array:
     """The place of the first match, from 1, in units of UTF-16; 0 if there is none."""
-    regex, mark = _pattern(node, array), _mark(array)
-    # The search of Arrow 21 by an expression takes the bytes of a string for characters.
-    found = pc.find_substring(pc.replace_substring_regex(array, regex.re2, mark, max_replacements=1), mark)
-    if pc.all(pc.string_is_ascii(array), min_count=0).as_py():
-        return pc.add(found, 1)
-    places = [
-        None if text is None else len(text.encode()[:byte].decode().encode("utf-16-le")) // 2 + 1 if byte >= 0 else 0
-        for text, byte in zip(array.to_pylist(), found.to_pylist(), strict=True)
-    ]
-    return from_internal(places, INTEGER)
+    # Arrow's search by an expression counts bytes in some versions, and its replacement does not see what is around a
+    # match, on which \\b depends: the text before it is a group instead.
+    found = pc.extract_regex(array, rf"\A(?P<before>(?s:.*?))(?:{_pattern(node, array).re2})")
+    before = pc.struct_field(found, "before")
+    units = pc.add(pc.utf8_length(before), pc.count_substring_regex(before, r"[\x{10000}-\x{10ffff}]"))
+    return pc.if_else(array.is_valid(), pc.fill_null(pc.add(units, 1), 0), pa.scalar(None, units.type))
 
 
 def _replaced(node: Call, array: pa.Array) -> pa.Array:
