@@ -148,7 +148,7 @@ class SqlReader:
 
     def read(self) -> Predicate:
         """The text as a predicate, bound. Raises ``PredicateError`` and ``ColumnNotFoundError``."""
-        return self._read(lambda tree: bind(self._bounded(self._condition(tree)), self.scope))
+        return self._read(lambda tree: bind(self._bounded(self._condition(tree, whole=True)), self.scope))
 
     def read_value(self) -> Value:
         """The text as a value, bound. Raises ``PredicateError`` and ``ColumnNotFoundError``."""
@@ -192,7 +192,8 @@ class SqlReader:
 
     # --- conditions ---
 
-    def _condition(self, node: exp.Expr) -> Predicate:
+    def _condition(self, node: exp.Expr, *, whole: bool = False) -> Predicate:
+        """A condition; ``whole`` says whether it is the predicate itself, which is no string."""
         op = COMPARISONS.get(type(node))
         if op is not None:
             return Comparison(op, *self._sides(node))
@@ -201,7 +202,7 @@ class SqlReader:
             return reader(node)
         match node:
             case exp.Paren():
-                return self._condition(node.this)
+                return self._condition(node.this, whole=whole)
             case exp.Literal():
                 raise self.text.unsupported(node)
         value = self._value(node)
@@ -209,6 +210,12 @@ class SqlReader:
             return BoolLiteral(value.value)
         if isinstance(value, Condition):
             return value.predicate
+        kind = bind_value(value, self.scope).type
+        if kind not in (BOOLEAN, VOID, STRING) or (whole and kind == STRING):
+            raise PredicateError(
+                f"{written(node)}{self.text.place(node)} is {kind}, where a condition is expected: something that is "
+                "true or false, such as a comparison"
+            )
         return Comparison("=", value, Literal(True, BOOLEAN))
 
     def _sides(self, node: exp.Expr) -> tuple[Value, Value]:
