@@ -26,7 +26,7 @@ from refdelta.core.rows.deletion_vector import (
     unframe,
 )
 from refdelta.engine.log.multi_root import uri_of
-from refdelta.engine.parquet.columns import plan_columns
+from refdelta.engine.parquet.columns import has_field_ids, plan_columns
 from refdelta.engine.parquet.dv import kept_rows
 from refdelta.engine.parquet.files import data_errors, open_parquet, store_errors
 from refdelta.engine.scan.reader import ReadPlan, ScanFile, read_file
@@ -254,6 +254,9 @@ class FileCheck:
         if said is not None and said != rows:
             self.find("stats-4", f"numRecords is {said}, and the file has {rows} rows")
         self._columns(file_schema)
+        if self.table.mode == "id" and file_schema.names and not has_field_ids(file_schema):
+            self.find("map-4", "columns are mapped by id, and the file has no field ids")
+            return None
         stored = [item for item in self.table.schema if item.name not in self.table.partition_names]
         try:
             plan_columns(file_schema, stored, by_id=self.table.mode == "id")
@@ -297,10 +300,7 @@ class FileCheck:
     def _field_ids(self, file_schema: pa.Schema, names: Mapping[str, StructField]) -> None:
         ids = {item.name: int((item.metadata or {}).get(_FIELD_ID, -1)) for item in file_schema}
         if all(number < 0 for number in ids.values()):
-            # Written before column mapping was enabled, which is valid where columns are mapped by name.
-            if self.table.mode == "id" and ids:
-                self.find("map-4", "columns are mapped by id, and the file has no field ids")
-            return
+            return  # written before column mapping was enabled, which is valid where columns are mapped by name
         for name, number in ids.items():
             item = names.get(name.lower())
             if item is not None and number != field_id(item):

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import refdelta
 from refdelta import DeltaTable, errors, write_deltalake
 from refdelta.table.column_mapping import greatest_id
 from refdelta.table.types import every_field, field_id, physical_name
@@ -284,3 +287,73 @@ def test_a_schema_with_two_columns_of_one_place_is_neither_read_nor_written(tmp_
     with pytest.raises(errors.InvalidLogError, match=r"columns 'a' and '[bA]' have the same"):
         DeltaTable(path).restore(1)
     assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"a": 5, "b": 6}]
+
+
+# --- files without field ids ---
+
+
+def without_field_ids(path):
+    """A table that is mapped by id, with a data file and a change file whose columns have no field ids."""
+    table = mapped(path, "id", **{"delta.enableChangeDataFeed": "true"})
+    table.update({"s.x": "9"}, predicate="`id no.` = 2")
+    refdelta.settle()
+    for file in sorted(path.rglob("*.parquet")):
+        if "_delta_log" not in file.parts:
+            found = pq.read_table(file, partitioning=None)
+            bare = pa.schema([pa.field(item.name, physical(item.type)) for item in found.schema])
+            pq.write_table(found.cast(bare), file, store_schema=False)
+    for log in (path / "_delta_log").glob("*.json"):
+        log.write_text("\n".join(json.dumps(resized(json.loads(line), path)) for line in log.read_text().splitlines()))
+    return DeltaTable(path)
+
+
+def physical(kind):
+    """An Arrow type without the metadata of its fields."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(item.name, physical(item.type)) for item in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(physical(kind.key_type), physical(kind.item_type))
+    return pa.list_(physical(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def resized(action, path):
+    for entry in (action.get(name) for name in ("add", "cdc")):
+        if entry is not None:
+            entry["size"] = (path / unquote(entry["path"])).stat().st_size
+    return action
+
+
+def updated(table):
+    with table.begin() as txn:
+        txn.update({"`id no.`": "7"})
+
+
+READERS = {
+    "rows": lambda table: table.to_pyarrow_table(),
+    "a filter": lambda table: table.count("`id no.` > 0"),
+    "pandas": lambda table: table.to_pandas(),
+    "a dataset": lambda table: table.to_pyarrow_dataset().to_table(),
+    "Polars": lambda table: table.to_polars().collect(),
+    "DuckDB": lambda table: table.to_duckdb().fetchall(),
+    "the change feed": lambda table: table.load_cdf(1).read_all(),
+    "DELETE": lambda table: table.delete("`id no.` = 1"),
+    "UPDATE": updated,
+    "MERGE": lambda table: table.merge(ROWS, "s.`id no.` = t.`id no.`").when_matched_delete().execute(),
+    "OPTIMIZE": lambda table: table.optimize.z_order(["`id no.`"]),
+    "SQL": lambda table: refdelta.sql("SELECT `id no.` FROM t", t=table),
+}
+
+
+@pytest.mark.breaks_tables
+@pytest.mark.sample(check=2)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_without_field_ids_is_refused_by_all_readers(tmp_path, reader):
+    """It may hold other columns under these names; statistics and footers, which have none, are read."""
+    table = without_field_ids(tmp_path / "t")
+    assert table.count() == ROWS.num_rows
+    assert table.to_pyarrow_table(columns=["part"]).num_rows == ROWS.num_rows
+    version = table.version()
+    own = (duckdb.Error,) if reader == "DuckDB" else (errors.DataFileError, errors.InvalidArgumentError)
+    with pytest.raises(own, match="field ids"):
+        READERS[reader](table)
+    assert DeltaTable(tmp_path / "t").version() == version

@@ -2,6 +2,7 @@
 
 A file has the schema of the time at which it was written, by any engine. Its columns are found by field id, by physical
 name, or by physical name in another case (PROTOCOL.md, "Column Mapping", "Type Widening"); missing columns are null.
+Where columns are found by field id, a file without any is refused: by its names it might hold others.
 Columns of the right type are passed on, and nested columns are rebuilt around their buffers, so that only a leaf that
 is cast is copied.
 """
@@ -92,10 +93,15 @@ def plan_columns(
         One source for each of ``fields``.
 
     Raises:
-        ValueError: a column of the file cannot become the table's type.
+        ValueError: a column of the file cannot become the table's type; or columns are found by field id, and the file
+            has no ids.
     """
-    # A file without any field id was written before the mapping; its names are the physical ones.
-    form = _FileTraits(by_id and any(_id_of(item) is not None for item in file_schema), calendar)
+    if by_id and len(file_schema) and not has_field_ids(file_schema) and any(map(_needs_id, fields)):
+        raise ValueError(
+            "it has no field ids, and columns of this table are found by them (delta.columnMapping.mode is id): its "
+            "writer must write them"
+        )
+    form = _FileTraits(by_id, calendar)
     sources, candidates = [], _Candidates(file_schema)
     for wanted in fields:
         # Other engines give no ids to the columns in which rows keep theirs.
@@ -107,6 +113,19 @@ def plan_columns(
             convert = _converter(found.type, wanted.type, form, wanted.name)
             sources.append(ColumnSource(found.name, target, _padded(convert, wanted)))
     return sources
+
+
+def _needs_id(wanted: StructField) -> bool:
+    """True for a column that is found by its field id, where columns are: not for those that no file holds."""
+    return field_id(wanted) is not None and kind_of(wanted) is None and not pt.is_null(arrow_type(wanted.type))
+
+
+def has_field_ids(fields: Iterable[pa.Field]) -> bool:
+    """True if a column of a file, or a part of one at any depth, has a field id."""
+    return any(
+        _id_of(item) is not None or has_field_ids(item.type.field(place) for place in range(item.type.num_fields))
+        for item in fields
+    )
 
 
 def _padded(convert: Convert | None, column: StructField) -> Convert | None:

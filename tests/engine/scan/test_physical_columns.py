@@ -114,9 +114,39 @@ def test_column_mapping_by_id():
     content = content.rename_columns(names)
     table.commit(table.data("f", content, partitionValues={"c8": "9"}))
     assert rows(table) == LOGICAL
-    # A file from before the mapping has no ids; its names count.
-    table.commit(table.data("g", pa.Table.from_pylist(CONTENT[:1], PHYSICAL), partitionValues={"c8": "9"}))
-    assert rows(table) == LOGICAL + LOGICAL[:1]
+
+
+def by_id(content, ids):
+    """A table that is mapped by id, with one file."""
+    table = Handmade(NESTED, "p", protocol=MAPPED, configuration={"delta.columnMapping.mode": "id"})
+    schema = pa.schema([with_id(item, ids) for item in PHYSICAL])
+    table.commit(table.data("f", pa.Table.from_pylist(content, schema), partitionValues={"c8": "9"}))
+    return table
+
+
+def test_a_file_without_field_ids_is_refused_where_columns_are_found_by_id():
+    table = by_id(CONTENT, {})
+    for columns, predicate in ((None, None), (["a"], None), (["p"], "a = 1"), (["n"], "p = 9")):
+        with pytest.raises(DataFileError, match=r"^f: .*field ids"):
+            scan(table, columns, predicate).to_table()
+    # Neither is in the file.
+    assert rows(table, ["p"]) == [{"p": 9}] * 3
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("c1", LOGICAL[0] | {"a": None}),
+        ("c3", LOGICAL[0] | {"n": {"b": None, "l": LOGICAL[0]["n"]["l"]}}),
+        ("c5", LOGICAL[0] | {"n": {"b": "x", "l": [{"e": None}, None, {"e": None}]}}),
+        ("c7", LOGICAL[0] | {"m": [("k", {"v": None})]}),
+        ("c1 c2 c6", {"a": None, "n": None, "m": None, "p": 9}),
+    ],
+)
+def test_an_id_that_is_not_in_the_file_is_a_column_of_nulls(lost, expected):
+    """Also where a column of the file has the physical name, at any depth."""
+    ids = {f"c{number}": number for number in range(1, 8) if f"c{number}" not in lost}
+    assert rows(by_id(CONTENT[:1], ids)) == [expected]
 
 
 def test_a_mapping_counts_only_where_the_protocol_and_the_mode_have_it():
