@@ -316,7 +316,8 @@ class TableAlterer:
         """Widen the type of a column (PROTOCOL.md, "Type Widening"). No file is written; readers convert the values.
 
         Integers can become wider integers or, except ``long``, doubles; integers and decimals can become decimals that
-        hold all of their values; floats can become doubles, and dates timestamps without time zone.
+        hold all of their values; floats can become doubles, and dates timestamps without time zone. A column of type
+        ``void``, which had only nulls so far, can become any type, without type widening.
 
         Args:
             column: its name, as for :meth:`rename_column`; a path may end with ``element``, ``key`` or ``value``.
@@ -326,8 +327,8 @@ class TableAlterer:
         Raises:
             ColumnNotFoundError: there is no such column.
             SchemaMismatchError: the type is not wider than the column's own.
-            InvalidArgumentError: ``delta.enableTypeWidening`` is not set, or a constraint or another column is
-                computed from the column.
+            InvalidArgumentError: ``delta.enableTypeWidening`` is not set, which a void column does not need; or a
+                constraint or another column is computed from the column.
             ConcurrentModificationError: another writer's commit conflicts.
 
         Example::

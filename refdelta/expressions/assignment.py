@@ -10,6 +10,7 @@ from refdelta.errors import PredicateError, SchemaMismatchError
 from refdelta.expressions.casting import convertible
 from refdelta.expressions.coercion import literal_as, wider
 from refdelta.expressions.expression import Cast, Convert, Literal, Value
+from refdelta.table.evolution import without_type
 from refdelta.table.types import VOID, ArrayType, DataType, MapType, StructType, is_nested
 
 
@@ -48,7 +49,9 @@ def store_assign(value: Value, target: DataType, column: str = "a column") -> Va
 
 
 def _refused(value: Value, target: DataType, column: str) -> SchemaMismatchError:
-    return SchemaMismatchError(f"column {column} is {target}: {value} ({value.type}) cannot be stored there")
+    return SchemaMismatchError(
+        f"column {column} is {target}: {value} ({value.type}) cannot be stored there{without_type(target)}"
+    )
 
 
 def _same_shape(source: DataType, target: DataType) -> bool:

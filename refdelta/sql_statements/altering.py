@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.sql_statements.defining import AT_THE_END, Columns, columns_in_brackets
-from refdelta.table.types import is_nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,9 +106,7 @@ def _drop(words: Words) -> Change:
 def _column(words: Words, column: str) -> Change:
     if words.take("TYPE"):
         data_type = words.data_type()
-        if is_nested(data_type):
-            raise words.refused("a column changes to a primitive type only")
-        return lambda table, options: table.change_type(column, str(data_type), **options)
+        return lambda table, options: table.change_type(column, data_type, **options)
     if words.take("COMMENT"):
         text = words.string()
         return lambda table, options: table.set_column_metadata(column, {"comment": text}, **options)

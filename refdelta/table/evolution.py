@@ -220,6 +220,19 @@ def without_zone(table: DataType, data: DataType) -> str:
     )
 
 
+def without_type(table: DataType, growth: str = "") -> str:
+    """The ways out for a column of the table that is void, for the end of a message; else empty.
+
+    Args:
+        table: the type of the column.
+        growth: the argument with which the statement would give the column a type; empty if there is none.
+    """
+    if table != VOID:
+        return ""
+    merging = f"{growth} gives it the type of the data, " if growth else ""
+    return f"; it had only nulls so far, and has no type: {merging}alter.change_type() gives it one"
+
+
 def merge_schemas(
     old: StructType,
     new: StructType,

@@ -23,7 +23,7 @@ from refdelta.arrow.python_values import python_value
 from refdelta.arrow.schema import arrow_type, delta_type, to_arrow
 from refdelta.errors import ConstraintViolationError, SchemaMismatchError, UnsupportedTypeError
 from refdelta.table.char_varchar import Length, Lengths, lengths_of
-from refdelta.table.evolution import SMALL_INTEGERS, can_widen, may_fit, without_zone
+from refdelta.table.evolution import SMALL_INTEGERS, can_widen, may_fit, without_type, without_zone
 from refdelta.table.types import (
     STRING,
     ArrayType,
@@ -317,7 +317,8 @@ class _Planning(msgspec.Struct, frozen=True):
             value = self._any(data.item_type, table.value, f"{path}.value", _part(lengths, "value"))
             return None if key is None or value is None else _Map(path, target, key, value, table.value_contains_null)
         if not may_fit(kind, table):
-            self._note(f"column {path} is {table} in the table and {kind} in the data{without_zone(table, kind)}")
+            advice = without_zone(table, kind) or without_type(table, self.growth)
+            self._note(f"column {path} is {table} in the table and {kind} in the data{advice}")
             return None
         length = lengths if table == STRING and isinstance(lengths, Length) else None
         return _Leaf(path, target, table, length, self._advice(kind, table))

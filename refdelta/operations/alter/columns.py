@@ -42,6 +42,7 @@ from refdelta.table.field_names import check_field_names
 from refdelta.table.properties import CONSTRAINT_PREFIX
 from refdelta.table.schema_edit import Path, edited, find_path, with_field, with_part
 from refdelta.table.types import (
+    VOID,
     ArrayType,
     DataType,
     MapType,
@@ -210,19 +211,20 @@ def drop_columns(
 
 
 def change_type(txn: Transaction, snapshot: Snapshot, column: str, new_type: Any) -> None:
-    """Stage a wider type of a column.
+    """Stage a wider type of a column, or any type of a void one.
 
-    Implements PROTOCOL.md, "Type Widening": the change is recorded in the schema, and files do not change.
+    Implements PROTOCOL.md, "Type Widening": the change is recorded in the schema, and files do not change; and "Void
+    Type": files have no such column, so that it may get any type, with or without type widening.
 
     Args:
         txn: the transaction.
         snapshot: the snapshot that it reads.
         column: its name, or a path; ``element``, ``key`` and ``value`` name the parts of arrays and maps.
-        new_type: a primitive type, of Arrow or by name: ``long`` or ``bigint``, ``decimal(12,2)``.
+        new_type: a type, of Arrow or by the name of a primitive one: ``long`` or ``bigint``, ``decimal(12,2)``.
 
     Raises:
-        InvalidArgumentError: ``delta.enableTypeWidening`` is not set, an expression of the table uses the column, or it
-            is a generated or an identity column.
+        InvalidArgumentError: ``delta.enableTypeWidening`` is not set and the column is not void, an expression of the
+            table uses the column, or it is a generated or an identity column.
         SchemaMismatchError: the type cannot be widened to the new one.
         ColumnNotFoundError: there is no such column.
     """
@@ -230,11 +232,13 @@ def change_type(txn: Transaction, snapshot: Snapshot, column: str, new_type: Any
     new = _type_given(new_type, column)
     if new == old:
         return
-    if is_nested(old) or is_nested(new) or not can_widen(old, new):
+    if old == VOID:
+        new = as_nullable(new)
+    elif is_nested(old) or is_nested(new) or not can_widen(old, new):
         raise SchemaMismatchError(
             f"cannot change column {dotted(path)} from {old} to {new}: {new} is not wider than {old}"
         )
-    if not snapshot.properties.enable_type_widening:
+    if old != VOID and not snapshot.properties.enable_type_widening:
         raise InvalidArgumentError(
             f"cannot change the type of column {dotted(path)}: set delta.enableTypeWidening=true first, since readers "
             "must convert the values of old files"

@@ -26,7 +26,7 @@ from refdelta.operations.write.column_declarations import check_added
 from refdelta.operations.write.target import with_schema
 from refdelta.table.column_names import named_path
 from refdelta.table.evolution import as_nullable, merge_schemas
-from refdelta.table.types import ArrayType, DataType, MapType, StructField, StructType
+from refdelta.table.types import VOID, ArrayType, DataType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
     from refdelta.core.log.actions import AnyAction
@@ -307,8 +307,9 @@ def bind(
 def _evolved(clauses: Sequence[MergeClause], sides: MergeSides, source: StructType) -> StructType:
     """The table's schema after schema evolution: with columns of the source that ``*`` or a clause by name sets.
 
-    Columns of both sides keep the table's type; structs of both get the fields that only the source has. As in
-    delta-spark, an assignment adds what the source has under the name that is assigned, whatever its expression is.
+    Columns of both sides keep the table's type, unless it is void; structs of both get the fields that only the source
+    has. As in delta-spark, an assignment adds what the source has under the name that is assigned, whatever its
+    expression is.
 
     Args:
         clauses: the clauses.
@@ -340,14 +341,20 @@ def _evolved(clauses: Sequence[MergeClause], sides: MergeSides, source: StructTy
     fields = []
     for field in wanted.values():
         own = sides.target.find(field.name)
-        if own is None or (_nested(own.type) and _nested(field.type)):
+        if own is None or own.type == VOID or (_nested(own.type) and _nested(field.type)):
             fields.append(field)
     check_added(sides.target, StructType(tuple(fields)))
     return merge_schemas(sides.target, StructType(tuple(fields)), changes="refused", casts=True)
 
 
 def _grown(own: DataType, new: DataType, path: Sequence[str] = ()) -> DataType:
-    """A type with the fields that only another one has, at every depth; with a path, those at its end alone."""
+    """A type with the fields that only another one has, and its types where it is void, at every depth; with a path,
+    those at its end alone.
+    """
+    if own == VOID:
+        if not path or not isinstance(new, StructType):
+            return VOID if path else new
+        own = StructType()
     match own, new:
         case StructType(), StructType():
             fields = []
