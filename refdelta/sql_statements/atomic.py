@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from refdelta.errors import InvalidArgumentError
 from refdelta.sql_statements import changing
-from refdelta.sql_statements.session import Session, path_of
+from refdelta.sql_statements.session import Session, check_no_files, files_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +60,7 @@ class _Block(Session):
     tx: CatalogTransaction | None = field(default=None, kw_only=True)
 
     def table(self, name: Name, version: int | str | None = None) -> Any:
+        check_no_files(name)
         if version is not None or path_of(name) is not None or isinstance(found := self._given(name), str):
             raise InvalidArgumentError(
                 f"{'.'.join(name)}: in BEGIN ATOMIC tables are named as in the catalog, and are of the version at "
@@ -73,15 +74,23 @@ class _Block(Session):
 
     def rows(self, name: Name, where: str | None = None) -> Any:
         found = self._given(name)
-        if found is not None and not isinstance(found, str):
-            return found
+        if (found is not None and not isinstance(found, str)) or files_of(name) is not None:
+            return super().rows(name, where)
         return self.table(name).part.read(predicate=where)
 
     def write(
-        self, table: Any, rows: pa.RecordBatchReader, mode: Literal["overwrite", "append"], where: str | None
+        self,
+        table: Any,
+        rows: pa.RecordBatchReader,
+        mode: Literal["overwrite", "append"],
+        where: str | None,
+        *,
+        evolves: bool,
     ) -> None:
         if not isinstance(table, _Part):
             raise InvalidArgumentError("in BEGIN ATOMIC rows are written to tables of the catalog only")
+        if evolves:
+            raise InvalidArgumentError("in BEGIN ATOMIC an INSERT changes no schema: ALTER TABLE before it does")
         if mode == "overwrite":
             table.part.overwrite(rows, where)
         else:

@@ -9,8 +9,11 @@ import pyarrow as pa
 
 from refdelta.api.table import DeltaTable
 from refdelta.errors import InvalidArgumentError
-from refdelta.sql_statements.query import Query, at_a_query, read_query
+from refdelta.expressions.binding import resolve_column
+from refdelta.operations.dml.assign import default_of
+from refdelta.sql_statements.query import Item, Query, at_a_query, read_query
 from refdelta.sql_statements.words import without
+from refdelta.table.column_names import named_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from refdelta.api.transaction import WriteTransaction
     from refdelta.sql_statements.session import Name, Session
     from refdelta.sql_statements.words import Words
+    from refdelta.table.types import StructType
     from refdelta.transaction.results import CommitResult
 
     Run = Callable[[Session], Any]
@@ -38,6 +42,7 @@ class _Insert:
         by_name: whether the query's columns have the names of the table's.
         overwrite: whether the rows replace others.
         where: the rows that they replace; None for all.
+        evolves: whether columns of the rows that the table lacks are added to it.
     """
 
     target: Name
@@ -46,15 +51,53 @@ class _Insert:
     by_name: bool
     overwrite: bool
     where: str | None
+    evolves: bool = False
 
     def run(self, session: Session) -> CommitResult | None:
         table = session.table(self.target)
+        if _has_default(self.query):
+            return self._with_defaults(table.schema().struct).run(session)
         source = self.query.found(session)
         if isinstance(source, DeltaTable) and self.query.version is None and source.table_uri == table.table_uri:
+            if self.evolves:
+                raise InvalidArgumentError(
+                    "WITH SCHEMA EVOLUTION takes rows of other tables, and not of the table itself"
+                )
             return table.transact(lambda txn: self._of_itself(txn, table), **_transacted(session))
         rows = self._named(self.query.of(source), table)
         mode: Literal["overwrite", "append"] = "overwrite" if self.overwrite else "append"
-        return session.write(table, rows, mode, self.where)
+        return session.write(table, rows, mode, self.where, evolves=self.evolves)
+
+    def _with_defaults(self, schema: StructType) -> _Insert:
+        """The statement with the default of its column for each DEFAULT, NULL where a column has none. A column that
+        the table computes is left out.
+        """
+        if self.by_name:
+            raise InvalidArgumentError("DEFAULT is the default of a column by its place: it does not go with BY NAME")
+        names = list(self.columns) if self.columns is not None else schema.names
+        rows = self.query.values or (tuple(item.sql for item in self.query.items),)
+        if any(len(row) != len(names) for row in rows):
+            raise InvalidArgumentError(
+                f"the INSERT has {len(rows[0])} columns for the {len(names)} columns {', '.join(names)}"
+            )
+        kept: list[tuple[str, list[str]]] = []
+        for name, column in zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True):
+            default = default_of(resolve_column(named_path(name, schema), schema), schema)
+            asked = [_is_default(sql) for sql in column]
+            if default is not None:
+                kept.append((name, [default if one else sql for one, sql in zip(asked, column, strict=True)]))
+            elif not all(asked):
+                kept.append((name, column))
+                if any(asked):
+                    raise InvalidArgumentError(
+                        f"column {name!r} is computed by the table: all rows of the INSERT have DEFAULT for it, or none"
+                    )
+        if not kept:
+            raise InvalidArgumentError("the INSERT gives no column a value: the table computes all of them")
+        changed = list(zip(*(column for _, column in kept), strict=True))
+        items = tuple(Item(sql) for sql in changed[0])
+        query = replace(self.query, values=tuple(changed)) if self.query.values else replace(self.query, items=items)
+        return replace(self, query=query, columns=tuple(name for name, _ in kept))
 
     def _of_itself(self, txn: WriteTransaction, table: DeltaTable) -> None:
         """From the table itself: the rows are read in the transaction, so that no commit comes between."""
@@ -80,12 +123,24 @@ class _Insert:
         )
 
 
+def _has_default(query: Query) -> bool:
+    """Whether a value of a query is DEFAULT."""
+    return any(_is_default(sql) for row in query.values for sql in row) or any(
+        _is_default(item.sql) for item in query.items
+    )
+
+
+def _is_default(sql: str) -> bool:
+    return sql.strip().lower() == "default"
+
+
 def _transacted(session: Session) -> dict[str, Any]:
     return {**session.options, "attempts": session.options.get("attempts") or 1}
 
 
 def insert(words: Words) -> Run:
-    """INSERT INTO or OVERWRITE, with columns, BY NAME, REPLACE WHERE."""
+    """INSERT INTO or OVERWRITE, WITH SCHEMA EVOLUTION, with columns, BY NAME, REPLACE WHERE."""
+    evolves = words.take("WITH", "SCHEMA", "EVOLUTION")
     overwrite = words.one_of("INTO", "OVERWRITE") == "OVERWRITE"
     words.take("TABLE")
     target = words.table()
@@ -106,7 +161,7 @@ def insert(words: Words) -> Run:
         words.need(")")
     plain = without((target[-1],))
     where = None if where is None else plain(where)
-    return _Insert(target, query, columns, by_name, overwrite, where).run
+    return _Insert(target, query, columns, by_name, overwrite, where, evolves).run
 
 
 # --- DELETE, UPDATE, TRUNCATE -------------------------------------------------------------------------------------
@@ -133,7 +188,7 @@ def update(words: Words) -> Run:
     target, names = _target(words)
     words.need("SET")
     plain = without(names)
-    updates = {plain(column): plain(sql) for column, sql in _assignments(words, "WHERE")}
+    updates = _once(words, [(plain(column), plain(sql)) for column, sql in _assignments(words, "WHERE")])
     where = words.expression() if words.take("WHERE") else None
     return lambda session: session.table(target).update(updates, predicate=where and plain(where), **session.options)
 
@@ -159,6 +214,12 @@ def _assignments(words: Words, *stops: str) -> list[tuple[str, str]]:
         found.append((column, words.expression(*stops, commas=True)))
         if not words.take(","):
             return found
+
+
+def _once(words: Words, pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Values by column, none of which is named twice."""
+    words.once("column", (column for column, _ in pairs))
+    return dict(pairs)
 
 
 # --- MERGE -------------------------------------------------------------------------------------------------------
@@ -231,12 +292,12 @@ def _clause(words: Words, plain: Callable[[str], str]) -> _Clause:
         values = words.in_brackets()
         if len(values) != len(columns):
             raise words.refused(f"INSERT has {len(columns)} columns and {len(values)} values")
-        named = {plain(column): value for column, value in zip(columns, values, strict=True)}
+        named = _once(words, [(plain(column), value) for column, value in zip(columns, values, strict=True)])
         return _Clause(f"{kind}_insert", (named,), condition)
     if words.take("DELETE"):
         return _Clause(f"{kind}_delete", predicate=condition)
     words.need("UPDATE", "SET")
     if matched and words.take("*"):
         return _Clause(f"{kind}_update_all", predicate=condition)
-    updates = {plain(column): sql for column, sql in _assignments(words, "WHEN")}
+    updates = _once(words, [(plain(column), sql) for column, sql in _assignments(words, "WHEN")])
     return _Clause(f"{kind}_update", (updates,), condition)

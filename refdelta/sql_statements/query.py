@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from refdelta.api.table import DeltaTable
 from refdelta.arrow.schema import to_arrow
+from refdelta.engine.parquet.fit import plan_fit
 from refdelta.errors import InvalidArgumentError, PredicateError
 from refdelta.expressions.evaluate import evaluate_value, row_mask
 from refdelta.expressions.expression import Column, Value, walk
@@ -24,6 +25,8 @@ from refdelta.table.types import StructField, StructType
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from refdelta.engine.parquet.fit import Fitter
+    from refdelta.expressions.expression import Predicate
     from refdelta.sql_statements.session import Name, Session
     from refdelta.sql_statements.words import Words
 
@@ -112,29 +115,45 @@ class Query:
             return self._of(_Rows(one.schema, iter(one.to_batches())), StructType())
         if isinstance(found, DeltaTable):
             return self.of_table(found)
-        return self.of_rows(open_source(found).reader)
+        source = open_source(found)
+        source.convert_for(None, None)
+        return self.of_rows(source.reader)
 
     def of_table(self, table: DeltaTable) -> pa.RecordBatchReader:
         """The rows of a table at the version of its handle."""
         schema = table.schema().struct
         where = None if self.where is None else parse_predicate(self.where, schema)
-        if len(self.items) == 1 and self.items[0].sql.replace(" ", "").lower() in _COUNTS:
-            return pa.table({self.items[0].name or "count(1)": pa.array([table.count(where)], pa.int64())}).to_reader()
+        if self._counts:
+            return self._counted(table.count(where))
         scan = table.scan(columns=self._columns(schema), predicate=where)
         return self._of(_Rows(scan.schema, iter(scan.to_reader())), schema)
 
     def of_rows(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
         """The rows of others."""
         struct = struct_of(rows.schema)
-        as_read = to_arrow(struct)
         where = None if self.where is None else parse_predicate(self.where, struct)
+        found = _Rows(to_arrow(struct), self._kept(rows, where, plan_fit(rows.schema, struct)))
+        return (
+            self._counted(sum(batch.num_rows for batch in found.batches)) if self._counts else self._of(found, struct)
+        )
 
-        def kept() -> Iterator[pa.RecordBatch]:
-            for batch in rows:
-                cast = pa.Table.from_batches([batch]).cast(as_read)
-                yield from (cast if where is None else cast.filter(row_mask(where, cast))).to_batches()
+    @property
+    def _counts(self) -> bool:
+        """Whether the result is the number of rows."""
+        return len(self.items) == 1 and self.items[0].sql.replace(" ", "").lower() in _COUNTS
 
-        return self._of(_Rows(as_read, kept()), struct)
+    def _counted(self, rows: int) -> pa.RecordBatchReader:
+        counted = pa.table({self.items[0].name or "count(1)": pa.array([rows], pa.int64())})
+        return counted.slice(self.offset, self.limit).to_reader()
+
+    @staticmethod
+    def _kept(rows: pa.RecordBatchReader, where: Predicate | None, fitter: Fitter) -> Iterator[pa.RecordBatch]:
+        """The rows for which the condition is true, in the types in which tables are read."""
+        first = 0
+        for batch in rows:
+            fitted = fitter.apply(batch, first)
+            first += batch.num_rows
+            yield fitted if where is None else fitted.filter(row_mask(where, fitted))
 
     def _columns(self, schema: StructType) -> list[str]:
         """The columns that the expressions use, in the order of the table."""
@@ -211,7 +230,7 @@ class _Projection:
                 found += [(name, Column((name,), schema.field(name).type)) for name in schema.names]
             else:
                 value = parse_expression(item.sql, schema)
-                if value.type in INTERVALS:
+                if value.type in INTERVALS and not isinstance(value, Column):
                     raise PredicateError(f"{item.sql} is an interval, which no column of a result can be")
                 own = value.path[-1] if isinstance(value, Column) else item.sql
                 found.append((item.name or own, value))
@@ -283,8 +302,8 @@ def read_query(words: Words) -> Query:
         order.append(_order(words))
         while words.take(","):
             order.append(_order(words))
-    limit = None if not words.take("LIMIT") or words.take("ALL") else words.whole()
-    offset = words.whole() if words.take("OFFSET") else 0
+    limit = None if not words.take("LIMIT") or words.take("ALL") else words.count("LIMIT")
+    offset = words.count("OFFSET") if words.take("OFFSET") else 0
     _check_refused(words)
     plain = without(names)
     return Query(

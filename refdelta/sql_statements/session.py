@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from refdelta.transaction.results import CommitResult
 
 Name = tuple[str, ...]
-_BY_PATH = ("delta", "parquet")
+_FORMATS = ("json", "csv", "text", "orc", "avro", "xml", "binaryfile", "iceberg", "hudi")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Session:
             TableNotFoundError: it stands for nothing.
         """
         found = self._given(name)
+        if found is None:
+            check_no_files(name)
         if found is None and (found := path_of(name)) is None:
             if self.catalog is None:
                 raise self._unknown(name)
@@ -62,15 +64,34 @@ class Session:
             where: the condition of the rows that count; the result may have others.
         """
         found = self._given(name)
+        if found is None and (path := files_of(name)) is not None:
+            from refdelta.operations.write.parquet_files import open_parquet_files
+
+            return open_parquet_files(path, self.storage_options)
         return self.table(name) if found is None or isinstance(found, str) else found
 
     def write(
-        self, table: Any, rows: pa.RecordBatchReader, mode: Literal["overwrite", "append"], where: str | None
+        self,
+        table: Any,
+        rows: pa.RecordBatchReader,
+        mode: Literal["overwrite", "append"],
+        where: str | None,
+        *,
+        evolves: bool,
     ) -> CommitResult | None:
-        """Write rows to a table: after the others, or in the place of those that satisfy a condition."""
+        """Write rows to a table: after the others, or in the place of those that satisfy a condition.
+
+        Args:
+            table: the table.
+            rows: the rows.
+            mode: whether they replace others.
+            where: the condition of the rows that they replace; None for all.
+            evolves: whether columns that the table lacks are added to it.
+        """
         from refdelta.api.writer import write_deltalake
 
-        return write_deltalake(table, rows, mode=mode, predicate=where, **self.options)
+        merging: Literal["merge"] | None = "merge" if evolves else None
+        return write_deltalake(table, rows, mode=mode, predicate=where, schema_mode=merging, **self.options)
 
     def place(self, name: Name) -> str | None:
         """The path of a table that may not exist yet; None if it is one of the catalog.
@@ -81,6 +102,7 @@ class Session:
         if isinstance(found, DeltaTable):
             return found.table_uri
         if found is None:
+            check_no_files(name)
             if (path := path_of(name)) is not None or self.catalog is not None:
                 return path
             raise self._unknown(name)
@@ -102,4 +124,28 @@ class Session:
 
 def path_of(name: Name) -> str | None:
     """The path in ``delta.`path```; None for other names."""
-    return name[1] if len(name) == 2 and name[0].lower() in _BY_PATH else None
+    return name[1] if len(name) == 2 and name[0].lower() == "delta" else None
+
+
+def files_of(name: Name) -> str | None:
+    """The path in ``parquet.`path```; None for other names."""
+    return name[1] if len(name) == 2 and name[0].lower() == "parquet" else None
+
+
+def check_no_files(name: Name) -> None:
+    """Refuse files by their format and path, such as ``parquet.`path```, where a table is named.
+
+    Raises:
+        InvalidArgumentError: the name is one; other formats than Parquet are not read either.
+    """
+    shown = f"{name[0]}.`{name[-1]}`"
+    if files_of(name) is not None:
+        raise InvalidArgumentError(
+            f"{shown} names Parquet files, whose rows SELECT, INSERT and MERGE read, and not a table: write "
+            f"delta.`{name[-1]}` for a Delta table; CONVERT TO DELTA makes one of the files"
+        )
+    if len(name) == 2 and name[0].lower() in _FORMATS and "/" in name[1]:
+        raise InvalidArgumentError(
+            f"{shown}: files of this format are not read by SQL; read them, for example with pyarrow, and give the "
+            "rows to sql() by a name"
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
@@ -151,6 +151,19 @@ class Words:
         self._place += 1
         return -int(token.text) if negative else int(token.text)
 
+    def count(self, clause: str) -> int:
+        """The number of rows of LIMIT or OFFSET.
+
+        Args:
+            clause: its name, for the error that the number is negative, or none of 64 bits.
+        """
+        before = self._place
+        found = self.whole(f"a number of rows, from 0 on, after {clause}")
+        if not 0 <= found < 1 << 63:
+            self._place = before
+            raise self.refused(f"{clause} is a number of rows, from 0 on, not {found}")
+        return found
+
     def constant(self) -> str:
         """The value of a property: a string, a number, or a word such as ``true``."""
         token = self._next()
@@ -215,20 +228,30 @@ class Words:
         while self.take(","):
             found.append(self.column())
         self.need(")")
+        self.once("column", found)
         return found
+
+    def once(self, what: str, names: Iterable[str]) -> None:
+        """Refuse a name, in any case of letters, that was read twice in one list; ``what`` is its kind."""
+        seen: set[str] = set()
+        for name in names:
+            if name.lower() in seen:
+                raise PredicateError(f"{what} {name} is named twice in one list")
+            seen.add(name.lower())
 
     def properties(self) -> dict[str, str]:
         """``('name' = 'value', ...)``; a name may be words with dots, and a value a number or a word."""
-        found = {}
+        found: list[tuple[str, str]] = []
         self.need("(")
         while True:
             name = self.property_name()
             self.take("=")
-            found[name] = self.constant()
+            found.append((name, self.constant()))
             if not self.take(","):
                 break
         self.need(")")
-        return found
+        self.once("property", (name for name, _ in found))
+        return dict(found)
 
     # --- types ---
 

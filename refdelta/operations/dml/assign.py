@@ -25,9 +25,10 @@ from refdelta.expressions.evaluate import evaluate_value
 from refdelta.expressions.expression import Column, columns
 from refdelta.expressions.interval_types import INTERVALS
 from refdelta.expressions.sql import parse_expression
+from refdelta.operations.shared.identity import START
 from refdelta.operations.shared.row_rules import DEFAULT
 from refdelta.table.column_names import named_path
-from refdelta.table.evolution import as_nullable
+from refdelta.table.evolution import as_nullable, without_type
 from refdelta.table.features import GENERATION
 from refdelta.table.row_tracking import ROW_COMMIT_VERSION
 from refdelta.table.types import TIMESTAMP, VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
@@ -93,7 +94,7 @@ def expressions(
                 f"the new value of {name!r} must be a string of SQL, not {text!r}; new_values takes Python values"
             )
         column = resolve_column(path_in(name, schema, alias), schema)
-        sql = _default(column, schema) if text.strip().lower() == "default" else text
+        sql = default_of(column, schema) if text.strip().lower() == "default" else text
         if sql is None:
             continue
         value, kind = parse_expression(sql, scope, now=now), as_nullable(column.type)
@@ -163,10 +164,15 @@ def _fitted(fitter: Fitter, given: pa.Schema, values: Evaluate, batch: pa.Record
     return fitter.apply(rows, None).column(0)
 
 
-def _default(column: Column, schema: StructType) -> str | None:
-    """The SQL of DEFAULT; None for a generated column, which is computed from the others unless it is set."""
+def default_of(column: Column, schema: StructType) -> str | None:
+    """The SQL of DEFAULT; None for a generated or an identity column, to which the table gives values unless it is set.
+
+    Args:
+        column: the column, or a field of one, which has no default.
+        schema: the schema of the table.
+    """
     metadata = schema.field(column.path[0]).metadata if len(column.path) == 1 else {}
-    return None if GENERATION in metadata else str(metadata.get(DEFAULT, "NULL"))
+    return None if GENERATION in metadata or START in metadata else str(metadata.get(DEFAULT, "NULL"))
 
 
 def constants(given: Mapping[str, Any], schema: StructType, timezone: str | None = None) -> list[Assignment]:
@@ -186,7 +192,7 @@ def constants(given: Mapping[str, Any], schema: StructType, timezone: str | None
             scalar = _scalar(own, arrow_type(as_nullable(column.type)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(
-                f"{value!r} cannot be a value of column {name!r}, a {column.type}: {error}"
+                f"{value!r} cannot be a value of column {name!r}, a {column.type}: {error}{without_type(column.type)}"
             ) from None
         found.append(Assignment(column.path, functools.partial(_repeated, scalar)))
     return _distinct(found)

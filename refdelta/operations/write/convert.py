@@ -82,11 +82,11 @@ def convert(
         UnsupportedFeatureError: a property needs a feature that this engine does not support.
     """
     store = txn.store
-    found = [SourceFile(info, _values(info.key, partition_by, strategy)) for info in _data_files(store)]
+    found = [SourceFile(info, partition_values(info.key, partition_by, strategy)) for info in data_files(store)]
     if not found:
         raise InvalidArgumentError(f"there is no Parquet file at {store.uri} to convert")
-    footers = list(ThreadExecutor.for_store(store).map(lambda file: _footer(store, file.info), found))
-    schema = _merged(found, [schema for schema, _ in footers], partition_by)
+    footers = list(ThreadExecutor.for_store(store).map(lambda file: footer(store, file.info), found))
+    schema = merged(found, [schema for schema, _ in footers], partition_by)
     names = [item.name for item in partition_by]
     target = new_table(schema, partition_by=names, configuration=configuration, name=name, description=description)
     if target.rules.features:
@@ -113,7 +113,8 @@ def convert(
 # --- files and their folders ---
 
 
-def _data_files(store: Store) -> Iterator[ObjectInfo]:
+def data_files(store: Store) -> Iterator[ObjectInfo]:
+    """The files of a folder, but for those whose names, or those of their folders, begin with ``_`` or ``.``."""
     with store_errors("list the folder"):
         for info in store.list():
             *folders, name = info.key.split("/")
@@ -122,7 +123,7 @@ def _data_files(store: Store) -> Iterator[ObjectInfo]:
                 yield info
 
 
-def _values(key: str, columns: Sequence[StructField], strategy: Strategy) -> dict[str, str | None]:
+def partition_values(key: str, columns: Sequence[StructField], strategy: Strategy) -> dict[str, str | None]:
     """The partition values by column, from the folders of a file."""
     folders = key.split("/")[:-1]
     if strategy == "hive":
@@ -158,7 +159,7 @@ def _value(text: str, column: StructField, key: str) -> str | None:
 # --- the schema of all files ---
 
 
-def _footer(store: Store, info: ObjectInfo) -> tuple[StructType, int]:
+def footer(store: Store, info: ObjectInfo) -> tuple[StructType, int]:
     """The schema of a file, and its number of rows."""
     with data_errors(info.key), open_parquet(store, info.key, info.size, footer_only=True) as parquet:
         described = parquet.schema
@@ -183,14 +184,19 @@ def _type(kind: pa.DataType, columns: Iterator[Any]) -> pa.DataType:
     return pa.timestamp("us", "UTC") if next(columns).physical_type == _INT96 else kind
 
 
-def _merged(
+def merged(
     found: Sequence[SourceFile], schemas: Sequence[StructType], partition_by: Sequence[StructField]
 ) -> StructType:
-    merged = StructType(())
+    """The schema of all files, whose columns are nullable; a partition column has the type that is given.
+
+    Raises:
+        SchemaMismatchError: two of them cannot be merged; a file is named.
+    """
+    whole = StructType(())
     for schema, files in itertools.groupby(zip(schemas, found, strict=True), key=lambda pair: pair[0]):
         nullable = StructType(tuple(replace(f, type=as_nullable(f.type), nullable=True) for f in schema.fields))
         try:
-            merged = merge_schemas(merged, nullable, changes="refused")
+            whole = merge_schemas(whole, nullable, changes="refused")
         except SchemaMismatchError as error:
             key = next(files)[1].info.key
             raise SchemaMismatchError(
@@ -198,7 +204,7 @@ def _merged(
             ) from None
     # A partition column's values come from the folders, even if the files have the column.
     by_name = {item.name.lower(): item for item in partition_by}
-    kept = [by_name.pop(item.name.lower(), item) for item in merged.fields]
+    kept = [by_name.pop(item.name.lower(), item) for item in whole.fields]
     return StructType((*kept, *by_name.values()))
 
 
