@@ -1,5 +1,5 @@
-"""Types of a write's rows that become another type on the way to the table: UUIDs become strings, and local times
-become points in time.
+"""Types of a write's rows that become another type on the way to the table: extension types, which Delta does not have,
+and local times, which become points in time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pyarrow.types as pt
 from msgspec import structs
 
 from refdelta.arrow.arrays import list_offsets, map_as_lists, without_encoding
-from refdelta.arrow.schema import is_uuid
+from refdelta.arrow.schema import is_bool8, is_uuid
+from refdelta.arrow.variant import is_variant
 from refdelta.table.types import BINARY, TIMESTAMP, ArrayType, DataType, MapType, StructType
 
 if TYPE_CHECKING:
@@ -97,8 +98,9 @@ class Conversion(msgspec.Struct, frozen=True):
 def conversion(schema: pa.Schema, table: StructType | None, zone: str | None) -> Conversion:
     """The conversion of rows on the way to a table, at every depth.
 
-    UUIDs become strings, and stay bytes where the table has a binary. Times without a zone become points in time where
-    the table has a ``timestamp``, or no such column; dates where it has a ``timestamp``.
+    UUIDs become strings, and stay bytes where the table has a binary; ``arrow.bool8`` becomes a boolean; other
+    extension types but variants become their storage types. Times without a zone become points in time where the table
+    has a ``timestamp``, or no such column; dates where it has a ``timestamp``.
 
     Args:
         schema: the schema of the rows.
@@ -106,7 +108,11 @@ def conversion(schema: pa.Schema, table: StructType | None, zone: str | None) ->
         zone: the zone of the times; None leaves them without one.
     """
     # A schema with metadata, as pandas makes them, has no hash in older releases of pyarrow.
-    found = _conversion(schema.remove_metadata(), table, zone)
+    plain = schema.remove_metadata()
+    try:
+        found = _conversion(plain, table, zone)
+    except TypeError:  # the extension types of other programs may have no hash
+        found = _conversion.__wrapped__(plain, table, zone)
     return (
         found if schema.metadata is None else structs.replace(found, schema=found.schema.with_metadata(schema.metadata))
     )
@@ -131,10 +137,8 @@ def _one(
     data: pa.DataType, table: DataType | None, zone: str | None
 ) -> tuple[pa.DataType, Callable[[pa.Array], pa.Array]] | None:
     """The new type of a column and its conversion; None if it does not change."""
-    if is_uuid(data):
-        if table == BINARY:
-            return data.storage_type, lambda array: array.storage
-        return pa.string(), uuid_strings
+    if isinstance(data, pa.BaseExtensionType):
+        return None if is_variant(data) else _extension(data, table, zone)
     if pt.is_dictionary(data) or pt.is_run_end_encoded(data):
         inner = _one(data.value_type, table, zone)
         if inner is None:
@@ -154,6 +158,20 @@ def _one(
     if getattr(data, "value_field", None) is not None:
         return _list(data, table, zone)
     return None
+
+
+def _extension(
+    data: pa.BaseExtensionType, table: DataType | None, zone: str | None
+) -> tuple[pa.DataType, Callable[[pa.Array], pa.Array]]:
+    if is_uuid(data) and table != BINARY:
+        return pa.string(), uuid_strings
+    if is_bool8(data):
+        return pa.bool_(), lambda array: pc.not_equal(array.storage, 0)
+    inner = _one(data.storage_type, table, zone)
+    if inner is None:
+        return data.storage_type, lambda array: array.storage
+    kind, convert = inner
+    return kind, lambda array: convert(array.storage)
 
 
 def _struct(

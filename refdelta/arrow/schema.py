@@ -120,9 +120,10 @@ _FROM: tuple[tuple[pa.Schema, StructType], ...] = ()
 def from_arrow(schema: pa.Schema) -> StructType:
     """The Delta schema that holds data of an Arrow schema without loss.
 
-    UUIDs become strings, unsigned integers the next wider signed ones (``uint64`` becomes ``decimal(20,0)``),
-    dictionaries their values, ``large_*``, views and fixed-size types the plain ones, seconds and milliseconds become
-    microseconds. Nanoseconds become microseconds too: a value that would lose digits is refused when it is written.
+    UUIDs become strings, ``arrow.bool8`` booleans, other extension types their storage types, unsigned integers the
+    next wider signed ones (``uint64`` becomes ``decimal(20,0)``), dictionaries their values, ``large_*``, views and
+    fixed-size types the plain ones, seconds and milliseconds become microseconds. Nanoseconds become microseconds too:
+    a value that would lose digits is refused when it is written.
 
     Raises:
         UnsupportedTypeError: a column has a type that cannot be mapped without loss; the column's path is named.
@@ -159,6 +160,10 @@ def delta_type(data_type: pa.DataType, path: str) -> DataType:
         return VARIANT
     if is_uuid(data_type):
         return STRING
+    if is_bool8(data_type):
+        return BOOLEAN
+    if isinstance(data_type, pa.BaseExtensionType):
+        return delta_type(data_type.storage_type, path)
     if pt.is_struct(data_type):
         if not data_type.num_fields:
             raise UnsupportedTypeError(f"column {path}: a struct without fields cannot be stored in Parquet")
@@ -184,6 +189,11 @@ def delta_type(data_type: pa.DataType, path: str) -> DataType:
 def is_uuid(data_type: pa.DataType) -> bool:
     """True for Arrow's canonical extension type ``arrow.uuid``."""
     return getattr(data_type, "extension_name", None) == "arrow.uuid"
+
+
+def is_bool8(data_type: pa.DataType) -> bool:
+    """True for Arrow's canonical extension type ``arrow.bool8``, booleans of a byte each."""
+    return getattr(data_type, "extension_name", None) == "arrow.bool8"
 
 
 def with_parts(data_type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -265,6 +275,4 @@ def _decimal(data_type: pa.DataType, path: str) -> DecimalType:
 def _advice(data_type: pa.DataType) -> str:
     if pt.is_time(data_type) or pt.is_duration(data_type):
         return "cast it to an integer, and keep the unit in the column's name"
-    if isinstance(data_type, pa.BaseExtensionType):
-        return "cast it to its storage type"
     return "cast it to a type that Delta has"

@@ -223,3 +223,37 @@ def test_a_change_feed_without_rows_has_a_schema_for_polars():
 def test_custom_metadata_names_the_key_that_cannot_be_kept(given, message):
     with pytest.raises(errors.InvalidArgumentError, match=message):
         written(FRAME, commit_properties=CommitProperties(custom_metadata=given))
+
+
+NO_ROWS = {
+    "pandas of old": pd.DataFrame(
+        {"s": pd.Series(dtype=float), "at": pd.Series(dtype=float), "n": pd.Series(dtype=float)}
+    ),
+    "objects": pd.DataFrame(columns=["s", "at", "n"]),
+    "a filter": pd.DataFrame({"s": ["x"], "at": [None], "n": [1.5]}).query("n > 2"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_ROWS)
+def test_a_frame_without_rows_fits_a_table_of_any_types(tmp_path, kind):
+    """pandas gives float64 to columns that never had a value."""
+    schema = pa.schema({"s": pa.string(), "at": pa.timestamp("us", "UTC"), "n": pa.int32(), "l": pa.list_(pa.string())})
+    table = DeltaTable.create(tmp_path, schema)
+    frame = NO_ROWS[kind].assign(l=pd.Series(dtype=float))
+    write_deltalake(table, frame, mode="append")
+    write_deltalake(table, frame, mode="append", schema_mode="merge")
+    write_deltalake(table, frame, mode="overwrite")
+    table.merge(frame, "s.s = t.s").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert table.to_pyarrow_table().schema == schema
+    assert table.count() == 0
+
+
+def test_a_new_table_has_the_types_of_a_frame_without_rows(tmp_path):
+    write_deltalake(tmp_path, NO_ROWS["pandas of old"])
+    assert set(DeltaTable(tmp_path).to_pyarrow_table().schema.types) == {pa.float64()}
+
+
+def test_rows_of_another_type_do_not_become_nulls(tmp_path):
+    table = DeltaTable.create(tmp_path, pa.schema({"at": pa.timestamp("us", "UTC")}))
+    with pytest.raises(errors.SchemaMismatchError, match="at"):
+        write_deltalake(table, pd.DataFrame({"at": [1.5]}), mode="append")

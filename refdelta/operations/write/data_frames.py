@@ -1,7 +1,7 @@
 """Frames of pandas and Polars as rows to write: what Arrow would change in silence is decided here, or refused by name.
 
 - pandas: an index without a name is left out; one with a name is a column. Columns of objects get the type of their
-  values. A missing value (None, NaN, NaT, NA) is null.
+  values. A missing value (None, NaN, NaT, NA) is null. In a frame without rows, a column of float64 may be of any type.
 - Polars: types without a type in Arrow are refused. NaN stays NaN. A LazyFrame is collected in batches.
 - Objects that are UUIDs become their canonical strings.
 """
@@ -21,9 +21,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from refdelta.errors import InvalidArgumentError, UnsupportedTypeError
+from refdelta.table.evolution import may_fit
+from refdelta.table.types import DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
+
+    from refdelta.table.types import StructType
 
 _POLARS_ADVICE = {
     "Object": "cast it to a type of values, such as String",
@@ -50,6 +54,24 @@ def opened_frame(data: Any) -> pa.RecordBatchReader | None:
     if polars is not None and isinstance(data, polars.LazyFrame):
         return _of_lazy(data, polars)
     return None
+
+
+def has_no_rows(data: Any) -> bool:
+    """True for a frame of pandas without rows."""
+    pandas: Any = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, pandas.DataFrame) and not len(data)
+
+
+def untyped(schema: pa.Schema, table: StructType) -> pa.Schema:
+    """The schema of a frame without rows on the way to a table: pandas gives float64 to columns that never had a value,
+    which fit a column of any type.
+    """
+    return pa.schema(
+        field.with_type(pa.null())
+        if pt.is_float64(field.type) and (own := table.find(field.name)) and not may_fit(DOUBLE, own.type)
+        else field
+        for field in schema
+    )
 
 
 def _of_polars(frame: Any) -> pa.RecordBatchReader:

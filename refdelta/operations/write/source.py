@@ -15,7 +15,7 @@ from refdelta.arrow.scanner import reader_of
 from refdelta.core.log.paths import SAME_STORE
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
-from refdelta.operations.write.data_frames import opened_frame
+from refdelta.operations.write.data_frames import has_no_rows, opened_frame, untyped
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -63,12 +63,14 @@ class Source(Rows):
     Args:
         reader: the stream; it is read once.
         tables: the Delta tables that the rows come from.
+        without_rows: whether they are a frame of pandas without rows, whose columns have no types of their own.
     """
 
-    def __init__(self, reader: pa.RecordBatchReader, tables: TablesRead) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, tables: TablesRead, *, without_rows: bool = False) -> None:
         self.reader = reader
         self.schema = reader.schema
         self.tables = tables
+        self._without_rows = without_rows
 
     def convert_for(self, table: StructType | None, timezone: str | None) -> None:
         """Convert the values whose type depends on the table; see :func:`refdelta.arrow.conversion.conversion`.
@@ -77,6 +79,9 @@ class Source(Rows):
             table: the table's schema; None for a new one.
             timezone: the zone of times without one; None refuses them where the table has points in time.
         """
+        if self._without_rows and table is not None:
+            self.reader = untyped(self.schema, table).empty_table().to_reader()
+            self.schema = self.reader.schema
         converted = conversion(self.schema, table, timezone)
         if converted.changes:
             self.reader = pa.RecordBatchReader.from_batches(converted.schema, converted.apply(self.reader))
@@ -140,7 +145,7 @@ def record_reads_of(txn: Transaction, rows: OfTables) -> None:
 def open_source(data: Any) -> Source:
     """Open ``data``, as :func:`refdelta.write_deltalake` takes it. Raises ``InvalidArgumentError`` for other data."""
     tables = TablesRead()
-    return Source(_reader(data, tables), tables)
+    return Source(_reader(data, tables), tables, without_rows=has_no_rows(data))
 
 
 def record_reads(txn: Transaction, tables: TablesRead) -> None:
