@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from refdelta.arrow.field_metadata import declared_schema, described_arrow
-from refdelta.errors import InvalidArgumentError
+from refdelta.errors import InvalidArgumentError, UnsupportedTypeError
 from refdelta.table.types import StructField, StructType, parse_schema, schema_json
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ class Schema:
         return hash(self.to_json())
 
     def __repr__(self) -> str:
-        return f"Schema({self.to_arrow().to_string(show_field_metadata=False, show_schema_metadata=False)})"
+        try:
+            shown = self.to_arrow().to_string(show_field_metadata=False, show_schema_metadata=False)
+        except UnsupportedTypeError:  # a type that Arrow, or this engine, does not have
+            shown = "\n".join(map(str, self.struct))
+        return f"Schema({shown})"
 
 
 def struct_of(schema: Any) -> StructType:

@@ -296,18 +296,23 @@ class DeltaTable(Statements):
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
 
     def _repr_html_(self) -> str:
+        from refdelta.arrow.schema import arrow_type
+        from refdelta.table.types import StructField, unknown_types
         from refdelta.wording import table
+
+        def unknown(field: StructField) -> bool:
+            return next(unknown_types(field.type, ""), None) is not None
 
         snapshot = self._handle.snapshot
         partitioned = {name.lower() for name in snapshot.partition_columns}
         columns = [
             (
                 field.name,
-                field.type,
+                field.type if unknown(field) else arrow_type(field.type),
                 "" if field.nullable else "not null",
                 "partition" * (field.name.lower() in partitioned),
             )
-            for field in self.schema().to_arrow()
+            for field in self.schema()
         ]
         files = f"{snapshot.num_files:,} files of {snapshot.size_bytes:,} bytes"
         return table(columns, caption=f"{self.table_uri}, version {self.version()}: {files}")

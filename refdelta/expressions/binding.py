@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from refdelta.errors import ExpressionError, PredicateError
+from refdelta.errors import ExpressionError, PredicateError, UnsupportedFeatureError
 from refdelta.expressions.casting import cast_literal, cast_string, convert_value, convertible
 from refdelta.expressions.coercion import MAX_PRECISION, coerce, common_type, literal_as, wider, with_string
 from refdelta.expressions.evaluate import evaluate, value_of
@@ -60,6 +60,7 @@ from refdelta.table.types import (
     DataType,
     DecimalType,
     StructType,
+    UnknownType,
     is_nested,
     is_numeric,
 )
@@ -106,7 +107,10 @@ def bind_value(value: Value, schema: StructType | Scope) -> Value:
     scope = Scope.of(schema)
     match value:
         case Column(path):
-            return scope.resolve(path)
+            found = scope.resolve(path)
+            if isinstance(found.type, UnknownType):
+                raise UnsupportedFeatureError([f"the type {found.type} of column {'.'.join(found.path)}"], "read")
+            return found
         case Cast(child):
             return bind_value(child, scope)
         case Convert(child, target, lenient):

@@ -32,6 +32,7 @@ from refdelta.table.types import (
     StructField,
     StructType,
     is_nested,
+    is_written,
     physical_name,
 )
 
@@ -100,7 +101,7 @@ class StatsSource(msgspec.Struct, frozen=True):
             here = item.type
         # A float's shortest text is not that of the double that equals it, so old bounds of a widened column are off.
         changed = here == DOUBLE and fields[-1].metadata.get(TYPE_CHANGES)
-        bounded = not (is_nested(here) or here in (BINARY, VARIANT, VOID) or changed)
+        bounded = is_written(str(here)) and not (is_nested(here) or here in (BINARY, VARIANT, VOID) or changed)
         nested = any(field.nullable for field in fields[:-1])
         return cls(tuple(map(physical_name, fields)), here, bounded, nested, char_length(schema, path))
 

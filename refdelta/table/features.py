@@ -17,7 +17,7 @@ from refdelta.core.log.actions import Metadata, Protocol
 from refdelta.errors import InvalidLogError, UnsupportedFeatureError
 from refdelta.table.change_feed import check_columns, is_fed
 from refdelta.table.properties import CONSTRAINT_PREFIX, LastCall, get, records_changes
-from refdelta.table.types import parse_schema
+from refdelta.table.types import is_written, parse_schema
 
 GENERATION: Final = "delta.generationExpression"
 """The metadata of a generated column that hold its expression (PROTOCOL.md, "Generated Columns")."""
@@ -335,6 +335,8 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     lacking += sorted(name for name in asked if REGISTRY[name].write != "always" or name == "columnMapping")
     if lacking:
         raise UnsupportedFeatureError(lacking, "write to", hints(lacking))
+    if unknown := sorted(name for name in facts.types if not is_written(name)):
+        raise UnsupportedFeatureError([f"the type {name[:100]} of a column" for name in unknown[:5]], "write to")
     if is_fed(metadata):
         check_columns(parse_schema(metadata.schema_string))
 

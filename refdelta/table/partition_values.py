@@ -23,6 +23,8 @@ from refdelta.table.types import (
     DOUBLE,
     FLOAT,
     INTEGRAL,
+    INTERVAL_DAY_TIME,
+    INTERVAL_YEAR_MONTH,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -284,7 +286,34 @@ def parse_value(text: str, data_type: DataType) -> Any:
         return text.encode("utf-8", "surrogatepass")
     if data_type == VOID:
         return None
+    if data_type in (INTERVAL_YEAR_MONTH, INTERVAL_DAY_TIME):
+        return _interval(text, data_type)
     raise ValueError(f"a column of type {data_type} cannot partition a table")
+
+
+_INTERVALS: dict[DataType, re.Pattern[str]] = {
+    INTERVAL_YEAR_MONTH: re.compile(r"INTERVAL '([+-]?)(\d{1,9})-(\d{1,2})' YEAR TO MONTH", re.ASCII),
+    INTERVAL_DAY_TIME: re.compile(
+        r"INTERVAL '([+-]?)(\d{1,9}) (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?' DAY TO SECOND", re.ASCII
+    ),
+}
+
+
+def _interval(text: str, data_type: DataType) -> int:
+    """The months or microseconds of an interval in the form of ANSI's SQL."""
+    found = _INTERVALS[data_type].fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not an {data_type}")
+    if data_type == INTERVAL_YEAR_MONTH:
+        limit, size = 1 << 31, int(found[2]) * 12 + int(found[3])
+    else:
+        days, hours, minutes, seconds = map(int, found.groups()[1:5])
+        whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        limit, size = 1 << 63, whole * 1_000_000 + int((found[6] or "").ljust(6, "0"))
+    value = -size if found[1] == "-" else size
+    if not -limit <= value < limit:
+        raise ValueError(f"{text!r} is beyond the range of an {data_type}")
+    return value
 
 
 def _boolean(text: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.json_text import check_depth
@@ -16,7 +16,6 @@ from refdelta.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
     InvalidLogError,
-    UnsupportedFeatureError,
     unknown_name,
 )
 
@@ -140,7 +139,23 @@ class StructType:
         return found
 
 
-DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
+@dataclass(frozen=True, slots=True)
+class UnknownType:
+    """A type that this engine does not know. Columns of it are not read, and tables with it are not written.
+
+    Attributes:
+        name: its name, for messages.
+        json: the type as the schema has it.
+    """
+
+    name: str
+    json: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType | UnknownType
 
 STRING = PrimitiveType("string")
 LONG = PrimitiveType("long")
@@ -156,6 +171,10 @@ TIMESTAMP = PrimitiveType("timestamp")
 TIMESTAMP_NTZ = PrimitiveType("timestamp_ntz")
 VOID = PrimitiveType("void")
 VARIANT = PrimitiveType("variant")
+
+# Of tables of other writers (protocol_rfcs/interval-types.md of delta-io/delta): this engine only reads them.
+INTERVAL_YEAR_MONTH = PrimitiveType("interval year to month")
+INTERVAL_DAY_TIME = PrimitiveType("interval day to second")
 
 INTEGRAL: dict[DataType, int] = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
 """The integer types and their widths in bits."""
@@ -182,13 +201,15 @@ _PRIMITIVES = {
     )
 }
 # The type of NULL, and of a decimal without parameters, in old versions of Spark.
+_NESTED = frozenset({"struct", "array", "map"})
 _ALIASES: dict[str, DataType] = {"null": VOID, "decimal": DecimalType(10, 0)}
 _SQL_NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte", "real": "float"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
-# Types that Spark or a proposal knows and this engine does not: the table is sound, the engine is not enough.
-_FOREIGN = re.compile(
-    r"(interval|geometry|geography|timestamp_nanos|timestamp_ntz_nanos|calendar|char\(|varchar\(|time\()"
-)
+_INTERVAL = re.compile(r"interval (\w+)(?: to (\w+))?", re.ASCII)
+_INTERVAL_UNITS = {
+    INTERVAL_YEAR_MONTH: ("year", "month"),
+    INTERVAL_DAY_TIME: ("day", "hour", "minute", "second"),
+}
 
 
 def is_nested(data_type: DataType) -> bool:
@@ -224,9 +245,10 @@ def parse_schema(text: str, *, file: str | None = None, line: int | None = None)
         file: the log file that it came from, for errors.
         line: its line there.
 
+    A type that this engine does not know is an :class:`UnknownType`.
+
     Raises:
         InvalidLogError: it is not a schema.
-        UnsupportedFeatureError: it has a type that this engine does not know.
     """
     try:
         parsed = json.loads(text)
@@ -277,10 +299,10 @@ def _type_from_json(value: Any, path: str, depth: int) -> DataType:
                 _type_from_json(value.get("valueType"), f"{path}.value", depth + 1),
                 _flag(value, "valueContainsNull", path),
             )
-        case "udt":
-            raise UnsupportedFeatureError([f"the user-defined type of column {path.lstrip('.')}"], "use")
         case str(name) if len(value) == 1:
             return _primitive(name, path)  # as PROTOCOL.md's own example has the elements of an array of variants
+        case str(name) if name:
+            return UnknownType(name, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
         case other:
             raise _BadSchemaError(f"{path or 'the schema'} has the unknown type {other!r}")
 
@@ -320,9 +342,46 @@ def _primitive(name: str, path: str) -> DataType:
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise _BadSchemaError(f"{path} has the impossible type {name}")
         return DecimalType(precision, scale)
-    if _FOREIGN.match(name):
-        raise UnsupportedFeatureError([f"the type {name} of column {path}"], "use")
-    raise _BadSchemaError(f"{path or 'the schema'} has the unknown type {name!r}")
+    if not name or not path:
+        raise _BadSchemaError(f"{path or 'the schema'} has the unknown type {name!r}")
+    return _interval(name) or UnknownType(name, json.dumps(name, ensure_ascii=False))
+
+
+def _interval(name: str) -> DataType | None:
+    """The type of an interval, in any of its spellings; None for another name."""
+    found = _INTERVAL.fullmatch(name)
+    for kind, units in _INTERVAL_UNITS.items():
+        if found and found[1] in units and (found[2] is None or found[2] in units[units.index(found[1]) + 1 :]):
+            return kind
+    return None
+
+
+def is_written(name: str) -> bool:
+    """Whether this engine writes tables with a type, by its name in the schema, which may be that of a nested type."""
+    return name in _PRIMITIVES or name in _ALIASES or name in _NESTED or _DECIMAL.fullmatch(name) is not None
+
+
+def unknown_types(data_type: DataType, path: str) -> Iterator[tuple[str, UnknownType]]:
+    """The parts of a column whose types this engine does not know, by their paths; ``path`` is the column's."""
+    match data_type:
+        case UnknownType():
+            yield path, data_type
+        case StructType():
+            for item in data_type:
+                yield from unknown_types(item.type, f"{path}.{item.name}")
+        case ArrayType():
+            yield from unknown_types(data_type.element, f"{path}.element")
+        case MapType():
+            yield from unknown_types(data_type.key, f"{path}.key")
+            yield from unknown_types(data_type.value, f"{path}.value")
+
+
+def known_parts(data_type: DataType) -> DataType:
+    """The type without the fields of structs whose types this engine does not know."""
+    if not isinstance(data_type, StructType) or next(unknown_types(data_type, ""), None) is None:
+        return data_type
+    fields = (replace(item, type=known_parts(item.type)) for item in data_type)
+    return StructType(tuple(item for item in fields if next(unknown_types(item.type, ""), None) is None))
 
 
 def type_named(name: str) -> DataType:
@@ -333,10 +392,13 @@ def type_named(name: str) -> DataType:
     """
     folded = " ".join(name.lower().split()) if isinstance(name, str) else ""
     try:
-        return _primitive(_SQL_NAMES.get(folded, folded), "it")
-    except (_BadSchemaError, UnsupportedFeatureError):
+        found = _primitive(_SQL_NAMES.get(folded, folded), "it")
+    except _BadSchemaError:
+        found = None
+    if found is None or not is_written(str(found)):
         known = [*_PRIMITIVES, "decimal(p,s)", *_SQL_NAMES]
-        raise InvalidArgumentError(unknown_name("primitive type", name, known)) from None
+        raise InvalidArgumentError(unknown_name("primitive type", name, known))
+    return found
 
 
 def _type_to_json(data_type: DataType) -> Any:
@@ -357,6 +419,8 @@ def _type_to_json(data_type: DataType) -> Any:
                 "valueType": _type_to_json(data_type.value),
                 "valueContainsNull": data_type.value_contains_null,
             }
+        case UnknownType():
+            return json.loads(data_type.json)
         case _:
             return str(data_type)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refdelta.core.log.actions import Format, Metadata, Protocol
 from refdelta.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -18,6 +20,7 @@ from refdelta.errors import (
     UnsupportedFeatureError,
 )
 from refdelta.table import types
+from refdelta.table.features import check_writable
 from refdelta.table.field_names import check_field_names
 from refdelta.table.types import (
     LONG,
@@ -33,6 +36,7 @@ from refdelta.table.types import (
 )
 from type_strategies import DECIMALS, PRIMITIVE_NAMES
 
+PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 PRIMITIVES = st.sampled_from([*PRIMITIVE_NAMES, "variant"]).map(types.PrimitiveType)
 METADATA = st.dictionaries(
     st.text(max_size=8), st.one_of(st.integers(), st.text(max_size=5), st.booleans()), max_size=2
@@ -96,7 +100,6 @@ def test_older_spellings_are_read():
         '{"type":"struct"}',
         '{"type":"struct","fields":[1]}',
         '{"type":"struct","fields":[{"type":"long"}]}',
-        one("longish"),
         one(None),
         one({"type": "array"}),
         one({"type": "map", "keyType": "long"}),
@@ -106,7 +109,8 @@ def test_older_spellings_are_read():
         one("decimal(5,-1)"),
         one("decimal(0,0)"),
         "[[[[",
-        one({"type": "mystery"}),
+        one({"type": ""}),
+        one(""),
         '{"type":"struct","fields":[{"name":"c","type":"long","nullable":"yes"}]}',
         '{"type":"struct","fields":[{"name":"c","type":"long","metadata":[]}]}',
     ],
@@ -144,10 +148,37 @@ def test_a_schema_in_which_the_stack_ends_is_an_invalid_log(monkeypatch):
         parse_schema(text)
 
 
-@pytest.mark.parametrize("kind", ["interval year to month", "geometry(OGC:CRS84)", "timestamp_nanos", {"type": "udt"}])
-def test_types_of_other_engines_are_a_missing_feature_and_not_a_broken_log(kind):
-    with pytest.raises(UnsupportedFeatureError, match="column c"):
-        parse_schema(one(kind))
+OTHERS = ["timestamp_nanos", "longish", {"type": "udt", "class": "Point"}, {"type": "mystery", "of": "Point"}]
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_type_of_another_engine_stays_in_the_schema_and_is_not_written(kind):
+    schema = parse_schema(one(kind))
+    (column,) = types.unknown_types(schema.field("c").type, "c")
+    assert column[0] == "c"
+    assert json.loads(schema_json(schema)) == json.loads(one(kind))
+    with pytest.raises(UnsupportedFeatureError, match="of a column"):
+        check_writable(PROTOCOL, Metadata(id="id", format=Format(), schema_string=one(kind), partition_columns=[]))
+
+
+YEAR_MONTH = ["interval year to month", "interval year", "interval month"]
+UNITS = ["day", "hour", "minute", "second"]
+DAY_TIME = [f"interval {one}" for one in UNITS]
+DAY_TIME += [f"interval {one} to {other}" for one, other in itertools.combinations(UNITS, 2)]
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"), [(YEAR_MONTH, types.INTERVAL_YEAR_MONTH), (DAY_TIME, types.INTERVAL_DAY_TIME)]
+)
+def test_each_spelling_of_an_interval_is_one_of_two_types(names, kind):
+    assert {parse_schema(one(name)).field("c").type for name in names} == {kind}
+
+
+@pytest.mark.parametrize(
+    "name", ["interval month to second", "interval second to day", "INTERVAL DAY", "interval", "interval day to day"]
+)
+def test_other_intervals_are_unknown_types(name):
+    assert isinstance(parse_schema(one(name)).field("c").type, types.UnknownType)
 
 
 def test_columns_are_found_in_any_case():

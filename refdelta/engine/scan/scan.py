@@ -24,11 +24,18 @@ from refdelta.engine.parquet.files import SMALL_BYTES
 from refdelta.engine.scan.file_stats import num_deleted, num_records
 from refdelta.engine.scan.reader import FileReader, ReadPlan, ScanFile, count_rows
 from refdelta.engine.work.executor import ThreadExecutor, at_most
-from refdelta.errors import DataFileNotFoundError, InvalidArgumentError
+from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, UnsupportedFeatureError
 from refdelta.table.column_names import named_path
 from refdelta.table.row_tracking import ASKED, asked_columns, is_enabled, kind_of
 from refdelta.table.schema_edit import Path, find_path
-from refdelta.table.types import StructField, StructType
+from refdelta.table.types import (
+    INTERVAL_DAY_TIME,
+    INTERVAL_YEAR_MONTH,
+    StructField,
+    StructType,
+    known_parts,
+    unknown_types,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -311,6 +318,29 @@ def check_whole(scan: Scan, engine: str) -> None:
         )
 
 
+def _prunes(schema: StructType, name: str) -> bool:
+    """Whether files may be left out by the value of a partition column: not by intervals, by the text of their RFC."""
+    return schema.field(name).type not in (INTERVAL_YEAR_MONTH, INTERVAL_DAY_TIME)
+
+
+def _with_known_parts(column: StructField) -> StructField:
+    """A column as a filter reads it: without fields of types that this engine does not know."""
+    known = known_parts(column.type)
+    return column if known is column.type else replace(column, type=known)
+
+
+def _check_known(columns: Sequence[StructField]) -> None:
+    """Refuse columns of types that this engine does not know.
+
+    Raises:
+        UnsupportedFeatureError: there is one; the message says how to read the others.
+    """
+    for item in columns:
+        for path, kind in unknown_types(item.type, item.name):
+            hint = "scan(columns=[...]) reads the others"
+            raise UnsupportedFeatureError([f"the type {kind} of column {path}"], "read", hint)
+
+
 def plan_scan(
     snapshot: Snapshot,
     columns: Sequence[str] | None = None,
@@ -340,6 +370,7 @@ def plan_scan(
             does not track rows.
         PredicateError: the predicate cannot be parsed or bound.
         UnsupportedTypeError: a column has a type that this engine lacks.
+        UnsupportedFeatureError: a column has a type that this engine does not know.
     """
     schema = snapshot.schema
     wanted = tuple(schema) if columns is None else _chosen(snapshot, columns)
@@ -354,16 +385,21 @@ def plan_scan(
         flt = informed(flt, snapshot)
         # Statistics do not cover row ids, some of which a file may store.
         plain = StructType(tuple(i if kind_of(i) is None else StructField(i.name, i.type) for i in searched))
-        pruned = flt.prune(files, plain, snapshot.partition_columns)
+        pruned = flt.prune(files, plain, [name for name in snapshot.partition_columns if _prunes(schema, name)])
         files = files.filter(pruned.keep)
     rows = flt if pruned is not None and not pruned.exact else None
     names = {item.name for item in wanted}
+    _check_known(wanted)
+    searched = tuple(map(_with_known_parts, searched))
+    if flt is not None:
+        _check_known([item for item in searched if item.name in flt.columns])
     # A column that is whole is that of the schema.
     whole = all(not isinstance(item.type, StructType) or schema.find(item.name) is item for item in wanted)
     parts = None if whole else wanted
     if parts is not None and rows is not None:
         # The filter looks at the whole column.
-        wanted = tuple(schema.field(item.name) if item.name in rows.columns else item for item in wanted)
+        found = {item.name: item for item in searched}
+        wanted = tuple(found[item.name] if item.name in rows.columns else item for item in wanted)
     plan = ReadPlan(
         columns=wanted,
         filter_columns=tuple(i for i in searched if rows is not None and i.name in rows.columns - names),
