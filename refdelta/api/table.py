@@ -331,6 +331,7 @@ def create_at(
     from refdelta.engine.log.listing import has_log
     from refdelta.engine.log.location import open_location
     from refdelta.engine.log.snapshot import load_snapshot
+    from refdelta.operations.write.source import Source
 
     if mode not in ("error", "ignore", "overwrite"):
         raise InvalidArgumentError(
@@ -339,6 +340,7 @@ def create_at(
         )
     store = open_location(table_uri, storage_options)
     snapshot = None
+    rows = described.get("rows")
     if has_log(store):
         if mode == "error":
             raise TableAlreadyExistsError(
@@ -346,7 +348,8 @@ def create_at(
             )
         if mode == "ignore":
             return DeltaTable(table_uri, storage_options=storage_options)
-        snapshot = load_snapshot(store)
+        # Rows of the table itself are of the version that was read, which is the one to replace.
+        snapshot = (rows.tables.of(store) if isinstance(rows, Source) else None) or load_snapshot(store)
     try:
         return create_in(store, schema, replaced=snapshot, or_replace=mode == "overwrite", **described)
     except ProtocolChangedException:

@@ -13,6 +13,7 @@ from refdelta.api.table import DeltaTable, create_in, table_of
 from refdelta.catalog.kept import KeptSnapshots
 from refdelta.catalog.locations import Locations, place_of, refused
 from refdelta.catalog.own_files import delete_own_files, discard_creation
+from refdelta.core.log.assigned import ENABLEMENT
 from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
 from refdelta.engine.log.listing import has_log
 from refdelta.engine.log.location import open_location
@@ -27,6 +28,8 @@ from refdelta.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from refdelta.operations.write.append import Rows
+from refdelta.operations.write.source import Source, open_source
 from refdelta.transaction import background
 from refdelta_storage import StorageError
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from refdelta.arguments import Isolation
+    from refdelta.arguments import CreateMode, Isolation
     from refdelta.catalog.transaction import CatalogTransaction
     from refdelta.engine.work.executor import Executor
     from refdelta.operations.write.column_declarations import Identity
@@ -50,6 +53,8 @@ log = logging.getLogger("refdelta")
 LONGEST_NAME = 1024
 _SHOWN = 10
 _TRIES = 10
+_CATALOG = "refdelta.catalog"
+_OF_UNITY = "io.unitycatalog."
 _FEATURES = {
     "delta.feature.catalogManaged": "supported",
     "delta.feature.vacuumProtocolCheck": "supported",
@@ -155,37 +160,45 @@ class Catalog(abc.ABC):
         partition_by: Sequence[str] | str | None = None,
         configuration: Mapping[str, str | None] | None = None,
         *,
+        mode: CreateMode = "error",
         commits: CommitMode = "staged",
         cluster_by: Sequence[str] | str | None = None,
         description: str | None = None,
         generated: Mapping[str, str] | None = None,
         defaults: Mapping[str, str] | None = None,
         identity: Mapping[str, Identity] | None = None,
+        rows: Any = None,
         commit_properties: CommitProperties | None = None,
     ) -> DeltaTable:
-        """Create a catalog-managed table without rows.
+        """Create a catalog-managed table, or replace one.
 
         It has in-commit timestamps, and, unless the configuration says otherwise, deletion vectors, row tracking and V2
         checkpoints, as in delta-spark.
 
         Args:
-            name: its name, with its namespaces: ``sales.orders``.
+            name: its name, with its namespaces: ``sales.orders``. No other table has it in another case of letters.
             schema: a :class:`refdelta.Schema`, or anything with ``__arrow_c_schema__``.
             location: its folder, without a table; None for a folder that the catalog chooses.
             partition_by: the partition columns, in order.
             configuration: table properties.
+            mode: the behaviour if the catalog has a table of this name: ``error``, ``ignore`` to keep it, ``overwrite``
+                to replace it by a version of the same history, as CREATE OR REPLACE TABLE does.
             commits: ``staged``: a commit is first a file of the table's folder; ``inline``: the catalog holds its
-                content, and a commit needs no put at all.
+                content, and a commit needs no put at all. A table that is replaced keeps its way.
             cluster_by: the clustering columns, in order.
             description: a description of the table.
-            generated: as for :meth:`refdelta.DeltaTable.create`, like all that follow.
+            generated: as for :meth:`refdelta.DeltaTable.create`, like those that follow.
             defaults: see there.
             identity: see there.
-            commit_properties: see there.
+            rows: the rows of the same version, as :func:`refdelta.write_deltalake` takes data; None for none.
+            commit_properties: as for :meth:`refdelta.DeltaTable.create`.
 
         Raises:
-            TableAlreadyExistsError: the catalog has a table of this name, or the folder has one.
-            InvalidArgumentError: an argument is wrong.
+            TableAlreadyExistsError: the catalog has a table of this name, or one is being created, or the folder has
+                one.
+            InvalidArgumentError: an argument is wrong, or a table that is replaced has another location.
+            ConcurrentModificationError: another writer's commit conflicts with the replacement: it changed the table
+                meanwhile.
             StoreError: the store or the catalog cannot be reached.
 
         Example::
@@ -194,21 +207,40 @@ class Catalog(abc.ABC):
             table = catalog.create_table("sales.orders", pa.schema({"id": pa.int64()}), location=uri)
             write_deltalake(table, pa.table({"id": [1, 2]}), mode="append")
         """
-        entry, table = self._make(
-            name,
-            schema,
-            location,
-            configuration,
-            commits,
-            self._managed,
-            partition_by=partition_by,
-            cluster_by=cluster_by,
-            description=description,
-            generated=generated,
-            defaults=defaults,
-            identity=identity,
-            commit_properties=commit_properties,
-        )
+        if mode not in ("error", "ignore", "overwrite"):
+            raise InvalidArgumentError(f"mode is one of 'error', 'ignore', 'overwrite', not {mode!r}")
+        described: dict[str, Any] = {
+            "partition_by": partition_by,
+            "cluster_by": cluster_by,
+            "description": description,
+            "generated": generated,
+            "defaults": defaults,
+            "identity": identity,
+            "rows": None if rows is None else rows if isinstance(rows, Rows) else open_source(rows),
+            "commit_properties": commit_properties,
+        }
+        known = None if mode == "error" else self._known(name)
+        if known is None:
+            try:
+                entry, table = self._make(
+                    name,
+                    schema,
+                    location,
+                    configuration,
+                    commits,
+                    self._managed,
+                    or_replace=mode == "overwrite",
+                    **described,
+                )
+            except TableAlreadyExistsError:
+                # Another program has created it meanwhile; or its creation did not end.
+                known = None if mode == "error" else self._known(name)
+                if known is None:
+                    raise
+        if known is not None:
+            if mode == "ignore":
+                return self._opened(known)
+            return self._replaced(known, schema, location, configuration, **described)
         with store_errors(f"create {name}"):
             try:
                 self._activate(entry)
@@ -236,8 +268,6 @@ class Catalog(abc.ABC):
         if location is not None:
             self._locations.add(location)
         given = dict(arguments.mapping("configuration", configuration) or {})
-        asked = {key.lower() for key in given}
-        properties = {key: value for key, value in _DEFAULTS.items() if key.lower() not in asked}
         with store_errors(f"create {name}"):
             entry = self._reserve(name, None if location is None else str(location), commits)
         try:
@@ -246,11 +276,10 @@ class Catalog(abc.ABC):
                 schema,
                 name=name,
                 configuration={
-                    **properties,
-                    **given,
+                    **_with_defaults(given),
                     **self._required(entry),
                     **_FEATURES,
-                    "refdelta.catalog": self.name,
+                    _CATALOG: self.name,
                     TABLE_ID: entry.table_id,
                 },
                 **described,
@@ -260,6 +289,53 @@ class Catalog(abc.ABC):
                 self._release(entry)
             raise
         return entry, table
+
+    def _known(self, name: str) -> Entry | None:
+        """The table of this name; None if there is none that readers find."""
+        with store_errors(f"look up {name}"):
+            try:
+                return self._entry(checked_name(name))
+            except TableNotFoundError:
+                return None
+
+    def _replaced(
+        self,
+        entry: Entry,
+        schema: Any,
+        location: str | os.PathLike[str] | None,
+        configuration: Mapping[str, str | None] | None,
+        *,
+        rows: Rows | None,
+        **described: Any,
+    ) -> DeltaTable:
+        """Replace a table by one commit of its history; arguments and errors as for :meth:`create_table`."""
+        if location is not None and place_of(str(location)) != place_of(entry.location):
+            raise InvalidArgumentError(
+                f"{entry.name} is at {entry.location}, and is replaced there: leave out the location "
+                f"{str(location)!r}, or drop the table first"
+            )
+        store = self._opened(entry).store
+        read = rows.tables.of(store) if isinstance(rows, Source) else None
+        # Rows of the table itself are of the version that was read, which is the one to replace.
+        snapshot = read or load_snapshot(store)
+        given = dict(arguments.mapping("configuration", configuration) or {})
+        if entry.managed:
+            kept = {
+                key: value
+                for key, value in (snapshot.metadata.configuration or {}).items()
+                if key in (*ENABLEMENT, *_FEATURES, _CATALOG) or key.startswith(_OF_UNITY)
+            }
+            given = {**_with_defaults(given), **_FEATURES, **kept}
+        return create_in(
+            store,
+            schema,
+            rows=rows,
+            replaced=snapshot,
+            or_replace=True,
+            name=entry.name,
+            configuration=given,
+            **described,
+        )
 
     def _discard(self, entry: Entry, table: DeltaTable) -> None:
         """Delete version 0 of a table that was not activated."""
@@ -324,6 +400,10 @@ class Catalog(abc.ABC):
         """
         with store_errors(f"look up {name}"):
             entry = self._entry(checked_name(name))
+        return self._opened(entry, version, timezone)
+
+    def _opened(self, entry: Entry, version: Version | None = None, timezone: str | None = None) -> DeltaTable:
+        with store_errors(f"look up {entry.name}"):
             store = self._store(entry)
         if not entry.managed:
             return DeltaTable.in_store(store, version, timezone=timezone)
@@ -480,7 +560,8 @@ class Catalog(abc.ABC):
 
     def _at(self, name: str, seen: Mapping[str, Seen]) -> Handle:
         """A handle with a table at its version among those of one moment."""
-        if checked_name(name) not in seen:
+        name = spelled_name(checked_name(name), seen)
+        if name not in seen:
             raise not_found(name, self.name, [*seen])
         one = seen[name]
         if not one.entry.managed:
@@ -783,6 +864,12 @@ class Catalog(abc.ABC):
         return ManagedStore(store, self._ratifier(entry))
 
 
+def _with_defaults(configuration: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Properties, and those that such a table has by default."""
+    asked = {key.lower() for key in configuration}
+    return {**{key: value for key, value in _DEFAULTS.items() if key.lower() not in asked}, **configuration}
+
+
 def _warn_of(left: Sequence[str], store: Store) -> None:
     if left:
         more = f", and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
@@ -820,6 +907,28 @@ def is_name(name: object) -> bool:
         and name.isprintable()
         and all(part.strip() == part != "" for part in name.split("."))
     )
+
+
+def spelled_name(name: str, known: Iterable[str]) -> str:
+    """A name as the catalog spells it: case does not matter, as in Spark and Unity Catalog, unless several tables
+    differ in it alone, which older versions permitted.
+
+    Args:
+        name: the name, in any case of letters.
+        known: the names of the tables.
+
+    Returns:
+        The name of the table; ``name`` itself if there is none.
+
+    Raises:
+        InvalidArgumentError: several tables have it, and none in this case of letters.
+    """
+    twins = [other for other in known if other.lower() == name.lower()]
+    if name in twins or not twins:
+        return name
+    if len(twins) > 1:
+        raise InvalidArgumentError(f"{name} may be {' or '.join(sorted(twins))}: write the name in its case of letters")
+    return twins[0]
 
 
 def not_found(name: str, catalog: str, known: Sequence[str]) -> TableNotFoundError:

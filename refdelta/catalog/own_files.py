@@ -6,9 +6,9 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from refdelta.core.log.actions import Metadata
+from refdelta.core.log.actions import Add, Metadata
 from refdelta.core.log.codec import decode_commit
-from refdelta.core.log.paths import LOG, checksum_key, commit_key, parse_log_name
+from refdelta.core.log.paths import LOG, checksum_key, commit_key, data_key, parse_log_name
 from refdelta.engine.log.managed_log import TABLE_ID
 from refdelta.engine.log.references import referenced_keys, removals
 from refdelta.engine.log.snapshot import load_snapshot
@@ -161,7 +161,7 @@ def _keys(entries: pa.Table, uri: str) -> list[str]:
 
 
 def discard_creation(folder: Store, metadata_id: str) -> None:
-    """Delete version 0 of a table that was created and did not become a table of its catalog.
+    """Delete version 0 of a table that was created and did not become a table of its catalog, and its data files.
 
     Args:
         folder: the store of its folder.
@@ -176,4 +176,6 @@ def discard_creation(folder: Store, metadata_id: str) -> None:
     except ObjectNotFoundError:
         return
     if any(isinstance(action, Metadata) and action.id == metadata_id for action in actions):
+        # The commit goes first: without the files it would be a damaged table.
         folder.delete([checksum_key(0), key])
+        folder.delete([data_key(action.path, folder.uri) for action in actions if isinstance(action, Add)])

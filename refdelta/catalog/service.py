@@ -23,7 +23,7 @@ import msgspec
 import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
-from refdelta.catalog.base import Entry
+from refdelta.catalog.base import Entry, spelled_name
 from refdelta.catalog.groups import TableGroup
 from refdelta.catalog.metrics import Metrics
 from refdelta.catalog.sql import STAGING, TABLES, SqlCatalog, entry_of, is_sealed, unsealed
@@ -176,7 +176,9 @@ class ServedCatalog(SqlCatalog):
         )
         change = sa.update(TABLES).where(staged).values(name=name, latest=0, published=0)
         entry = Entry(name, "", managed=True, table_id=table_id)
-        return self._change(f"create {name}", entry, [change], lambda row: row is not None and row.name == name)
+        return self._change(
+            f"create {name}", entry, [change], lambda row: row is not None and row.name == name, takes=name
+        )
 
     def row(self, **wanted: str) -> Row | None:
         """A table by its ``name`` or its ``id``; also one that is being created."""
@@ -186,7 +188,8 @@ class ServedCatalog(SqlCatalog):
         with self._reading("look up a table") as connection:
             row = connection.execute(sa.select(TABLES).where(TABLES.c[column] == value)).one_or_none()
         if row is None:
-            return None
+            spelled = value if column == "id" else spelled_name(value, self._names())
+            return None if spelled == value else self.row(name=spelled)
         entry = entry_of(row, self.name)
         latest = row.latest
         if is_sealed(row):
@@ -782,7 +785,7 @@ class DeltaService:
             raise _no_table(name)
         if row.sealed and not sealed:
             raise ApiError(404, "NoSuchTableException", f"the table {name} is being dropped")
-        if row.entry.name != name:
+        if row.entry.name.lower() != name.lower():
             raise ApiError(412, api.PRECONDITION_FAILED, f"the table with the id {only} is not {name}")
         return row
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
-from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found
+from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found, spelled_name
 from refdelta.catalog.locations import is_location
 from refdelta.core.log.paths import MAX_VERSION
 from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, Proposal, Ratified, RatifiedCommit
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 _WINNERS = 100
 _SCHEMA_LOCK = 7_360_142_901_245_001
+_LOCK_OF_NAMES = 7_360_142_901_245_002
 _CREATING = -1
 _SEALED = -3
 _PURGED = -(10**15)
@@ -226,7 +227,8 @@ class SqlCatalog(Catalog):
         """
         with store_errors("list the tables"):
             names = self._names()
-        return names if namespace is None else [name for name in names if name.startswith(f"{namespace}.")]
+        start = "" if namespace is None else f"{namespace}.".lower()
+        return [name for name in names if name.lower().startswith(start)]
 
     def _names(self) -> list[str]:
         with self._reading("list the tables") as connection:
@@ -277,7 +279,7 @@ class SqlCatalog(Catalog):
             entry,
             [change.values(name=new)],
             lambda row: row is not None and row.name == new,
-            new,
+            takes=new,
         )
         if not renamed:
             raise self._gone(entry)
@@ -302,7 +304,8 @@ class SqlCatalog(Catalog):
             "published": latest,
             "created_ms": time.time_ns() // 1_000_000,
         }
-        self._change(f"create {entry.name}", entry, [sa.insert(TABLES).values(row)], lambda row: row is not None)
+        insert = sa.insert(TABLES).values(row)
+        self._change(f"create {entry.name}", entry, [insert], lambda row: row is not None, takes=entry.name)
 
     def _activate(self, entry: Entry) -> None:
         change = sa.update(TABLES).where(TABLES.c.id == entry.table_id, TABLES.c.latest == _CREATING)
@@ -323,13 +326,19 @@ class SqlCatalog(Catalog):
         self._insert(Entry(name, location, managed=False, table_id=str(uuid.uuid4())), latest=0)
 
     def _entry(self, name: str, *, staging: bool = False) -> Entry:
-        with self._reading(f"look up {name}") as connection:
-            row = connection.execute(sa.select(TABLES).where(TABLES.c.name == name)).one_or_none()
+        row = self._by_name(name)
+        if row is None and (spelled := spelled_name(name, self._names())) != name:
+            row = self._by_name(spelled)
         if row is not None:
             entry = entry_of(row, self.name)
             if staging or row.latest >= 0:
                 return entry
         raise not_found(name, self.name, self._names())
+
+    def _by_name(self, name: str) -> Any:
+        """The row of a table by its name in this case of letters; None if there is none."""
+        with self._reading(f"look up {name}") as connection:
+            return connection.execute(sa.select(TABLES).where(TABLES.c.name == name)).one_or_none()
 
     def _seal(self, entry: Entry, *, purge: bool) -> bool:
         latest = TABLES.c.latest
@@ -383,7 +392,8 @@ class SqlCatalog(Catalog):
         entry: Entry,
         statements: Sequence[sa.Executable],
         done: Callable[[Any], bool],
-        name: str | None = None,
+        *,
+        takes: str | None = None,
     ) -> bool:
         """Carry out one conditional change of a table: a transaction, whose first statement has the condition.
 
@@ -395,7 +405,7 @@ class SqlCatalog(Catalog):
             entry: the table.
             statements: the statements; the first one changes the row of the table by its id.
             done: whether the change was carried out, by that row, or by None if there is none.
-            name: the name that the table takes; None for its own.
+            takes: the name that the table takes, which no other one has in any case of letters; None if it has it.
 
         Returns:
             False if the condition did not hold.
@@ -405,18 +415,21 @@ class SqlCatalog(Catalog):
             TableAlreadyExistsError: the name is taken.
         """
         lost: LostError | None = None
+        whole: list[Any] = [*statements]
+        if takes is not None:
+            whole.append(functools.partial(check_name, name=takes, table_id=entry.table_id))
         for _ in range(_TRIES):
             applied = False
             try:
-                applied = self._transaction(what, statements)
+                applied = self._transaction(what, whole)
             except LostError as error:
                 lost = error
-            except TakenError:
+            except TakenError as error:
                 if lost is not None and done(self._by_id(entry)):
                     return True  # by the attempt whose reply was lost
                 raise TableAlreadyExistsError(
-                    f"the catalog {self.name} has a table {name or entry.name!r}, or one is being created or "
-                    "dropped; drop_table removes one whose creation or drop did not end"
+                    f"the catalog {self.name} has a table {error.name or takes or entry.name!r}, or one is being "
+                    "created or dropped; drop_table removes one whose creation or drop did not end"
                 ) from None
             else:
                 if applied or lost is None:
@@ -431,14 +444,17 @@ class SqlCatalog(Catalog):
                 ) from error
         raise StorageError(f"cannot {what}: {self.name} gave no answer: {lost}") from lost
 
-    def _transaction(self, what: str, statements: Sequence[sa.Executable]) -> bool:
+    def _transaction(self, what: str, statements: Sequence[Any]) -> bool:
         """Carry out statements, if the first one changes a row; see :meth:`_at_once`."""
 
         def run(connection: sa.Connection) -> bool:
             if connection.execute(statements[0]).rowcount == 0:  # of an INSERT it may be unknown, -1
                 return False
             for statement in statements[1:]:
-                connection.execute(statement)
+                if callable(statement):
+                    statement(connection)
+                else:
+                    connection.execute(statement)
             return True
 
         return self._at_once(what, run)
@@ -720,7 +736,10 @@ class SqlRatifier:
         if before >= 0:
             return connection.execute(_MOVE, asked).rowcount == 1
         # A staging table of a server gets its name with its first version.
-        return connection.execute(_CREATE, {**asked, "name": self._entry.name}).rowcount == 1
+        created = connection.execute(_CREATE, {**asked, "name": self._entry.name}).rowcount == 1
+        if created:
+            check_name(connection, self._entry.name, self._entry.table_id)
+        return created
 
     def is_created(self) -> bool:
         """Whether the table was to be created, and readers find it."""
@@ -846,7 +865,30 @@ def _file_of(url: sa.URL) -> str:
 
 
 class TakenError(Exception):
-    """Internal: a row with this key is there."""
+    """Internal: a row with this key is there.
+
+    Attributes:
+        name: the name of a table that differs in the case of letters alone; None for the same key.
+    """
+
+    def __init__(self, reason: str = "", name: str | None = None) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def check_name(connection: sa.Connection, name: str, table_id: str) -> None:
+    """Refuse the name that a table has just taken if another one has it in another case of letters. Such checks of a
+    database come one after the other: each sees the names that were taken before it.
+
+    Raises:
+        TakenError: there is one; nothing of the transaction is committed.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_LOCK_OF_NAMES})"))
+    others = connection.execute(sa.select(TABLES.c.name).where(TABLES.c.id != table_id))
+    twin = next((other for (other,) in others if isinstance(other, str) and other.lower() == name.lower()), None)
+    if twin is not None:
+        raise TakenError(f"there is a table {twin!r}", twin)
 
 
 class LostError(Exception):

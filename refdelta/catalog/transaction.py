@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from refdelta.api.handle import Handle
 from refdelta.api.transaction import WriteTransaction
+from refdelta.catalog.base import spelled_name
 from refdelta.catalog.locations import place_of, uri_of
 from refdelta.engine.log.managed_log import ManagedStore, Proposal, managed_by
 from refdelta.engine.parquet.files import store_errors
@@ -200,6 +201,7 @@ class CatalogTransaction:
                 f"a table of a transaction is named as in its catalog {self._catalog.name}, not given as "
                 f"{type(name).__name__}"
             )
+        name = spelled_name(name, {**self._seen, **self._parts})
         known = self._parts.get(name)
         if known is None:
             with store_errors(f"open {name}"):
@@ -254,8 +256,8 @@ class CatalogTransaction:
                 tx.create_table("totals", pa.schema({"orders": pa.int64()})).append(pa.table({"orders": [2]}))
         """
         self._check_open("create a table")
-        if name in self._seen:
-            raise TableAlreadyExistsError(f"the catalog {self._catalog.name} has a table {name!r}")
+        if (twin := spelled_name(name, self._seen)) in self._seen:
+            raise TableAlreadyExistsError(f"the catalog {self._catalog.name} has a table {twin!r}")
         catalog = self._catalog
         entry, table = catalog._make(
             name,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from refdelta.api.convert import convert_to_deltalake
 from refdelta.api.table import DeltaTable, create_at
-from refdelta.api.writer import write_deltalake
 from refdelta.arrow.schema import to_arrow
-from refdelta.errors import InvalidArgumentError, TableAlreadyExistsError, TableNotFoundError
+from refdelta.errors import InvalidArgumentError, TableNotFoundError
 from refdelta.operations.write.column_declarations import Identity
-from refdelta.operations.write.source import open_source
+from refdelta.operations.write.source import Source, TablesRead
 from refdelta.schema import Schema
 from refdelta.sql_statements.query import at_a_query, read_query, read_version
 from refdelta.table.char_varchar import NOTE
@@ -142,33 +141,37 @@ class _Create:
 
     def run(self, session: Session) -> Any:
         place = self.location if self.location is not None else session.place(self.name)
-        if place is None or (self.location is not None and session.catalog is not None):
-            return self._in_the_catalog(session)
-        options = dict(session.storage_options or {})
+        in_catalog = place is None or (self.location is not None and session.catalog is not None)
+        if in_catalog and self.mode == "ignore" and self._is_known(session):
+            return session.table(self.name)  # the query is not run
+        rows = None if self.query is None else _rows_of(self.query, session)
+        columns = self.columns or Columns()
         given = {**self.described, "commit_properties": session.options.get("commit_properties")}
-        if self.query is None:
-            columns = self.columns or Columns()
-            return create_at(place, columns.schema(), self.mode, options, **columns.declared(), **given)
-        rows = self.query.reader(session)
-        return create_at(place, rows.schema, self.mode, options, rows=open_source(rows), **given)
+        schema = columns.schema() if rows is None else rows.schema
+        if rows is None:
+            given |= columns.declared()
+        if in_catalog:
+            assert session.catalog is not None  # noqa: S101 - a name that stands for no place is one of a catalog
+            name = ".".join(self.name)
+            return session.catalog.create_table(name, schema, self.location, mode=self.mode, rows=rows, **given)
+        assert place is not None  # noqa: S101 - not in the catalog
+        return create_at(place, schema, self.mode, dict(session.storage_options or {}), rows=rows, **given)
 
-    def _in_the_catalog(self, session: Session) -> Any:
-        assert session.catalog is not None  # noqa: S101 - a name that stands for no place is one of a catalog
-        name, columns = ".".join(self.name), self.columns or Columns()
-        described = {**self.described, "commit_properties": session.options.get("commit_properties")}
-        if self.mode == "overwrite":
-            raise TableAlreadyExistsError(f"{name}: a table of a catalog is not replaced; DROP TABLE removes it first")
-        reader = None if self.query is None else self.query.reader(session)
-        schema = columns.schema() if reader is None else reader.schema
+    def _is_known(self, session: Session) -> bool:
         try:
-            table = session.catalog.create_table(name, schema, self.location, **columns.declared(), **described)
-        except TableAlreadyExistsError:
-            if self.mode != "ignore":
-                raise
-            return session.catalog.table(name)
-        if reader is not None:
-            write_deltalake(table, reader, mode="append", **session.options)
-        return table
+            session.table(self.name)
+        except TableNotFoundError:
+            return False
+        return True
+
+
+def _rows_of(query: Query, session: Session) -> Source:
+    """The rows of a query, with the table that they come from, of the version that is read."""
+    found = query.found(session)
+    tables = TablesRead()
+    if isinstance(found, DeltaTable) and not found.pinned:
+        tables.add(found._handle.snapshot)  # noqa: SLF001 - of the same distribution
+    return Source(query.of(found), tables)
 
 
 def create(words: Words) -> Run:

@@ -649,6 +649,91 @@ class CatalogContract:
         assert reopen().tables() == [NAME]
         assert ids(check_log(reopen())) == []
 
+    @pytest.mark.tier("test")
+    def test_names_that_differ_in_case_are_one(self, catalog: Catalog, reopen: Reopen, table: DeltaTable) -> None:
+        append(table, 1)
+        other = NAME.upper()
+        assert ids(reopen().table(other)) == [1]
+        with pytest.raises(errors.TableAlreadyExistsError):
+            self.create(reopen(), other)
+        second = self.create(catalog, "sales.lines")
+        with pytest.raises(errors.TableAlreadyExistsError):
+            catalog.rename_table("sales.lines", "sales.Orders")
+        catalog.rename_table("sales.lines", "sales.Lines")
+        assert catalog.tables() == ["sales.Lines", NAME]
+        assert ids(second) == []
+        catalog.drop_table("SALES.LINES")
+        assert catalog.tables() == [NAME]
+
+    @pytest.mark.tier("test")
+    def test_of_creators_in_different_cases_one_has_the_name(self, reopen: Reopen) -> None:
+        start = threading.Barrier(8, timeout=120)
+
+        def create(number: int) -> bool:
+            catalog = reopen()
+            start.wait()
+            try:
+                self.create(catalog, f"sales.{'orders' if number % 2 else 'Orders'}")
+            except errors.TableAlreadyExistsError:
+                return False
+            return True
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(create, range(8))) == 1
+        assert len(reopen().tables()) == 1
+
+    def test_a_table_is_replaced_by_one_version(self, catalog: Catalog, reopen: Reopen, table: DeltaTable) -> None:
+        append(table, 1, 2)
+        held = reopen().table(NAME)
+        schema = pa.schema({"id": pa.int64(), "town": pa.string()})
+        new = pa.table({"id": [5], "town": ["Ulm"]}, schema)
+        made = catalog.create_table(
+            NAME, schema, mode="overwrite", rows=new, configuration={"delta.appendOnly": "false"}
+        )
+        assert made.version() == 2
+        found = reopen().table(NAME)
+        assert found.to_pyarrow_table() == new
+        assert ids(reopen().table(NAME, 1)) == [1, 2]
+        append(found, 6)
+        assert ids(check_log(reopen())) == [5, 6]
+        held.update_incremental()
+        assert ids(held) == [5, 6]
+        assert catalog.create_table(NAME, SCHEMA, mode="ignore").version() == 3
+        with pytest.raises(errors.InvalidArgumentError, match="location"):
+            catalog.create_table(NAME, schema, "memory://elsewhere", mode="overwrite")
+
+    def test_a_table_is_created_with_its_rows(self, catalog: Catalog, reopen: Reopen) -> None:
+        self.create(catalog, mode="overwrite", rows=rows(1, 2))
+        found = reopen().table(NAME)
+        assert (found.version(), ids(found)) == (0, [1, 2])
+
+    def test_a_replacement_conflicts_with_a_commit_beside_it(
+        self, catalog: Catalog, reopen: Reopen, table: DeltaTable
+    ) -> None:
+        append(table, 1)
+
+        def beside() -> Any:
+            append(reopen().table(NAME), 2)
+            yield from rows(7).to_batches()
+
+        new = pa.RecordBatchReader.from_batches(SCHEMA, beside())
+        with pytest.raises(errors.ConcurrentModificationError):
+            catalog.create_table(NAME, SCHEMA, mode="overwrite", rows=new)
+        assert ids(check_log(reopen())) == [1, 2]
+
+    def test_a_creation_whose_rows_fail_leaves_the_name(self, catalog: Catalog, reopen: Reopen) -> None:
+        def failing() -> Any:
+            yield from rows(7).to_batches()
+            raise errors.ExpressionError("no value")
+
+        for mode in ("error", "overwrite"):
+            new = pa.RecordBatchReader.from_batches(SCHEMA, failing())
+            with pytest.raises(errors.ExpressionError):
+                catalog.create_table(NAME, SCHEMA, mode=mode, rows=new)
+            assert reopen().tables() == []
+        self.create(catalog, rows=rows(1))
+        assert ids(reopen().table(NAME)) == [1]
+
     def test_an_open_handle_outlives_a_new_name(self, catalog: Catalog, reopen: Reopen, table: DeltaTable) -> None:
         append(table, 1)
         begun = table.begin()

@@ -390,7 +390,7 @@ def plan_scan(
     rows = flt if pruned is not None and not pruned.exact else None
     names = {item.name for item in wanted}
     _check_known(wanted)
-    searched = tuple(map(_with_known_parts, searched))
+    searched = StructType(tuple(map(_with_known_parts, searched)))
     if flt is not None:
         _check_known([item for item in searched if item.name in flt.columns])
     # A column that is whole is that of the schema.
