@@ -49,8 +49,10 @@ def declared(tmp_path):
         ("INSERT INTO t (free, n) VALUES ('default', DEFAULT)", [(None, 7, "default")]),
         ("INSERT OVERWRITE t (id, free) VALUES (DEFAULT, DEFAULT)", [(None, 7, None)]),
         (
-            ("MERGE INTO t USING s ON t.id = s.a "
-            "WHEN NOT MATCHED THEN INSERT (id, n, free) VALUES (s.a, DEFAULT, DEFAULT)"),
+            (
+                "MERGE INTO t USING s ON t.id = s.a "
+                "WHEN NOT MATCHED THEN INSERT (id, n, free) VALUES (s.a, DEFAULT, DEFAULT)"
+            ),
             [(0, 7, None), (9, 7, None)],
         ),
     ],
