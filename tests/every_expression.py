@@ -249,7 +249,7 @@ def broken(text):
     try:
         bound = parse_expression(text, SCHEMA, now=0)
     except PredicateError as error:
-        return None if text[:100] in str(error).replace("\\\\", "\\").replace("\\'", "'") else ("not named", error)
+        return None if _words(text)[:80] in _words(str(error)) else ("not named", error)
     except DeltaError as error:
         return None if isinstance(error, ValueError) else ("binding", error)
     except Exception as error:
@@ -263,6 +263,11 @@ def broken(text):
         except Exception as error:
             return step, error
     return None
+
+
+def _words(text):
+    """A text without quotes, escapes and signs, as a part of which a message may have it."""
+    return re.sub(r"\W", "", text)
 
 
 def _steps(text, bound):

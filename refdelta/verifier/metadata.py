@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from refdelta.core.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol
 from refdelta.core.log.json_text import read_json
-from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError, UnsupportedFeatureError
+from refdelta.errors import ColumnNotFoundError, DeltaError, InvalidLogError
 from refdelta.expressions.sql import parse_predicate
 from refdelta.table.clustering import DOMAIN as CLUSTERING
 from refdelta.table.features import REGISTRY, ActivationFacts, activated, features_of, validate_protocol
 from refdelta.table.properties import CONSTRAINT_PREFIX
-from refdelta.table.types import VARIANT, VOID, ArrayType, MapType, StructType, parse_schema, physical_name
+from refdelta.table.types import (
+    VARIANT,
+    VOID,
+    ArrayType,
+    MapType,
+    StructType,
+    parse_schema,
+    physical_name,
+    unknown_types,
+)
 from refdelta.verifier.columns import MappingCheck, check_changes, fields, parts
 from refdelta.verifier.row_rules import IDENTITY_MARKS, is_long
 
@@ -21,7 +31,10 @@ if TYPE_CHECKING:
     from refdelta.verifier.report import Report, Severity
     from refdelta.verifier.state import State
 
-
+# Types that Spark or a proposal has and PROTOCOL.md has not: the table is sound, as far as this engine knows.
+_FOREIGN = re.compile(
+    r"(udt|interval|geometry|geography|timestamp_nanos|timestamp_ntz_nanos|calendar|char\(|varchar\(|time\()"
+)
 # Keys in the metadata of fields, with the feature that defines each.
 _MARKS = {
     "delta.invariants": "invariants",
@@ -83,12 +96,17 @@ class TableCheck:
 
     def _schema(self, metadata: Metadata) -> StructType | None:
         try:
-            return parse_schema(metadata.schema_string)
-        except UnsupportedFeatureError as error:
-            self.report.skip(f"the schema: it has a type that this engine does not know: {error}")
+            schema = parse_schema(metadata.schema_string)
         except InvalidLogError as error:
             self.find("schema-1", error.reason)
-        return None
+            return None
+        unknown = [one for item in schema for one in unknown_types(item.type, item.name)]
+        for path, kind in unknown:
+            if _FOREIGN.match(kind.name):
+                self.report.skip(f"the schema: column {path} has the type {kind}, which this engine does not know")
+            else:
+                self.find("schema-1", f"the table's schema is not valid: {path} has the unknown type {kind.name!r}")
+        return None if unknown else schema
 
     def _metadata(self, metadata: Metadata, schema: StructType) -> None:
         if metadata.format is not None and metadata.format.provider.lower() != "parquet":

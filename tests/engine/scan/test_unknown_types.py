@@ -52,7 +52,8 @@ def test_the_other_columns_are_read(table):
     assert sql("SELECT a + 1 AS b FROM t WHERE s.x = 1", t=table)["b"].to_pylist() == [2, 2]
     assert "shape" in repr(table.schema())
     assert "shape" in table._repr_html_()
-    assert [item for item in verify(table.table_uri).findings if item.level == "error"] == []
+    errors_found = {item.clause for item in verify(table.table_uri).findings if item.severity == "error"}
+    assert errors_found == {"schema-1"}  # nobody knows the type shape
 
 
 @pytest.mark.parametrize("columns", [None, ["g"], ["a", "s"], ["s.q"]])
