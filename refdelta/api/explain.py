@@ -1,4 +1,4 @@
-"""``explain_conflict``: why two commits of a table conflict, or would have, or why not."""
+"""``explain_conflict``: why two transactions of a table conflict, or would have, or why not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from refdelta import arguments
 from refdelta.core.commit.budget import RowBudget
+from refdelta.core.conflicts.isolation import level_of
+from refdelta.core.log.actions import Add, CommitInfo
+from refdelta.core.log.codec import encode_commit
+from refdelta.core.log.footprint import READ_DOMAINS, READ_PREDICATES
 from refdelta.core.log.paths import same_path
 from refdelta.engine.log.file_committer import read_commit
 from refdelta.engine.log.snapshot import load_snapshot
 from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, VersionNotFoundError
+from refdelta.errors import (
+    ConflictDetails,
+    ConflictParty,
+    DataFileNotFoundError,
+    InvalidArgumentError,
+    VersionNotFoundError,
+)
+from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.inspection.explanation import Explanation, explain
 from refdelta.operations.inspection.recorded_transaction import files_at, rebuild
 from refdelta.transaction.parties import any_of_texts, party
@@ -26,11 +39,14 @@ if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage import Store
 
+# A write by which a transaction with reads is one that matters.
+_SOMETHING = Add(path="unwritten", partition_values={}, size=0, modification_time=0, data_change=True)
+
 
 def explain_conflict(
     table: DeltaTable,
-    a: int | tuple[int, int],
-    b: int | tuple[int, int] | Callable[[WriteTransaction], Any],
+    a: int | tuple[int, int] | ConflictDetails,
+    b: int | tuple[int, int] | Callable[[WriteTransaction], Any] | None = None,
     *,
     budget: RowBudget | None = None,
 ) -> Explanation:
@@ -47,7 +63,8 @@ def explain_conflict(
 
     Args:
         table: the table.
-        a: the version that is to have been committed first, or ``(version, member)``.
+        a: the version that is to have been committed first, or ``(version, member)``. Or the ``conflict`` of a
+            ``ConcurrentModificationError``, which has both transactions, then without ``b``.
         b: a later version, ``(version, member)`` of a later version, or a function that stages a statement on a
             transaction, as :meth:`DeltaTable.transact` takes it. Files that the statement writes are removed again.
         budget: limits the bytes of data files that are read to compare rows; None for the default of a commit.
@@ -57,7 +74,7 @@ def explain_conflict(
 
     Raises:
         InvalidArgumentError: ``b`` is not of a later version than ``a``, or is neither a version nor a function; or the
-            version has no such member.
+            version has no such member; or the conflict does not have the transaction that failed.
         VersionNotFoundError: a commit is not in the log, or version ``a - 1`` cannot be rebuilt any more.
         InvalidLogError: one of the two commits is damaged.
         DataFileNotFoundError: VACUUM removed a deletion vector without which rows cannot be compared.
@@ -71,15 +88,17 @@ def explain_conflict(
         why.rule  # read-file-removed
         print(why)
     """
-    first, member = _place("a", a)
     store = table.store
+    if isinstance(a, ConflictDetails):
+        return _of_failed(store, a, budget or RowBudget())
+    first, member = _place("a", a)
     winner = _commit(store, first, member)
     if callable(b):
         return _of_statement(store, winner, b)
     second, own_member = _place("b", b)
     if second <= first:
         raise InvalidArgumentError(
-            f"version {second} is not later than version {first}: b is the version that would have begun before a"
+            f"version {second} is not later than version {first}: a must be the earlier version"
             + (", and members of one version were checked against each other" if second == first else "")
         )
     commit = _commit(store, second, own_member)
@@ -96,6 +115,99 @@ def explain_conflict(
         others = ", ".join(one.name for one in commit.members[1:])
         return replace(found[0], notes=(*found[0].notes, f"nor do the other members of version {second}: {others}"))
     return found[0]
+
+
+def _of_failed(store: Store, conflict: ConflictDetails, budget: RowBudget) -> Explanation:
+    """Explain a conflict of a transaction that failed."""
+    attempt = conflict.attempt
+    if attempt is None:
+        raise InvalidArgumentError("the conflict does not have the transaction that failed")
+    data = b"".join(msgspec.json.encode(action) + b"\n" for action in attempt.actions)
+    seen = f"it is looked at as if it had begun at version {conflict.version - 1}"
+    notes = [f"the transaction began at version {attempt.read_version}; {seen}"]
+    if attempt.left_out:
+        notes.append(f"{attempt.left_out:,} of its file actions are not recorded")
+    winner = _commit(store, conflict.version, conflict.member)
+    return _of_uncommitted(store, winner, data, conflict.own, notes, budget, by_rows=attempt.row_level)
+
+
+def _of_uncommitted(
+    store: Store,
+    winner: RecordedCommit,
+    data: bytes,
+    own: ConflictParty,
+    notes: list[str],
+    budget: RowBudget,
+    by_rows: bool | None = None,
+) -> Explanation:
+    """Explain whether a transaction that is not in the log conflicts with a version.
+
+    Args:
+        store: the table's store.
+        winner: the version.
+        data: what the commit of the transaction would have been.
+        own: the description of the transaction.
+        notes: sentences to add.
+        budget: limits the bytes of data files that are read.
+        by_rows: whether its conflicts are decided by rows; None for what the table says.
+    """
+    before = _before(store, winner.version)
+    with _vacuumed(winner.version):
+        commit = RecordedCommit(winner.version + 1, data, committed=False)
+        rebuilt = rebuild(store, before, winner.footprint, commit, budget)
+        found = explain(rebuilt.txn, before, winner, own, [*notes, *rebuilt.notes], by_rows)
+        return _with_shared_files(store, found)
+
+
+def explain_reads(
+    table: DeltaTable,
+    predicate: str,
+    since: int,
+    isolation: arguments.Isolation | None = None,
+    *,
+    budget: RowBudget | None = None,
+) -> list[Explanation]:
+    """Explain with which versions a transaction conflicts that read some rows at a version, and writes what depends on
+    them.
+
+    Args:
+        table: the table.
+        predicate: SQL that is true for each row which it read.
+        since: the version that it read.
+        isolation: its isolation level; None for the table's own.
+        budget: limits the bytes of data files that are read to compare rows, for each version.
+
+    Returns:
+        An explanation for each later version that conflicts, in the order of the log: the first one makes the
+        transaction fail. Empty if it could be committed.
+
+    Raises:
+        PredicateError: the predicate cannot be parsed or bound.
+        InvalidArgumentError: there is no such isolation level, or ``since`` is no version.
+        VersionNotFoundError: a version is not in the log, or not any more.
+
+    Example::
+
+        table.delete("id = 1")
+        [one.winner.version for one in explain_reads(table, "id < 3", table.version() - 1)]
+    """
+    store = table.store
+    first = arguments.whole("since", since)
+    newest = load_snapshot(store)
+    if first is None or not 0 <= first <= newest.version:
+        raise InvalidArgumentError(f"since is a version of the table, from 0 to {newest.version}, not {since!r}")
+    level = level_of(newest.properties.isolation_level, arguments.text("isolation", isolation))
+    parse_predicate(predicate, load_snapshot(store, first).schema)
+    info = {"operation": "a transaction", READ_PREDICATES: [predicate], READ_DOMAINS: [], "isolationLevel": level.value}
+    own = ConflictParty(operation="a transaction", predicate=predicate, isolation_level=level.value)
+    data = encode_commit([CommitInfo(fields=info), _SOMETHING])
+    found = []
+    for version in range(first + 1, newest.version + 1):
+        winner = _commit(store, version, None)
+        one = _of_uncommitted(store, winner, data, own, [], budget or RowBudget())
+        if one.conflict is not None:
+            found.append(one)
+    return found
 
 
 def _with_shared_files(store: Store, found: Explanation) -> Explanation:
@@ -127,7 +239,6 @@ def _vacuumed(version: int) -> Iterator[None]:
 def _of_statement(store: Store, winner: RecordedCommit, statement: Callable[[WriteTransaction], Any]) -> Explanation:
     from refdelta.api.table_transaction import TableTransaction
     from refdelta.api.transaction import WriteTransaction
-    from refdelta.errors import ConflictParty
 
     before = _before(store, winner.version)
     if before is None:

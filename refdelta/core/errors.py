@@ -19,6 +19,7 @@ from typing import Any
 
 _LONGEST = 1_500
 _SHOWN = 20  # names in a message
+_PREDICATE = 200  # characters of a predicate in a message
 
 
 class DeltaError(Exception):
@@ -175,6 +176,26 @@ class ConflictParty:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedTransaction:
+    """A transaction that was not committed, in the form in which the log would have it.
+
+    Attributes:
+        uri: its table, without credentials.
+        read_version: the version that it read; -1 if it was to create the table.
+        row_level: whether conflicts were decided by rows.
+        actions: the actions of its commit, as the lines of the log have them: commitInfo with its reads, and of its
+            file actions the first ones, without statistics.
+        left_out: the number of file actions that are not among them.
+    """
+
+    uri: str
+    read_version: int
+    row_level: bool
+    actions: tuple[Mapping[str, Any], ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ConflictDetails:
     """The conflict of a commit with another one that was committed first (the winner).
 
@@ -192,6 +213,15 @@ class ConflictDetails:
         table: the name of the table in its catalog, if the transaction is one over several tables.
         member: the place of the winner among the members of its version, counted from 0; None if it has the version
             for itself. Of several members that deleted rows of one file, the first: the log has these rows together.
+        attempt: this transaction in the form of the log, from which the conflict can be explained later; None if it is
+            not at hand.
+
+    Example::
+
+        try:
+            table.update({"amount": "0.0"}, predicate="id = 1")
+        except errors.ConcurrentModificationError as error:
+            Path("conflict.json").write_text(error.conflict.as_json())  # for `refdelta why conflict.json`
     """
 
     rule: str
@@ -206,12 +236,38 @@ class ConflictDetails:
     own: ConflictParty = field(default_factory=ConflictParty)
     table: str | None = None
     member: int | None = None
+    attempt: FailedTransaction | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The attributes as plain values for JSON, the time as an ISO 8601 string."""
         import msgspec
 
         return dict(msgspec.to_builtins(self))
+
+    def as_json(self) -> str:
+        """:meth:`as_dict` as JSON: all that it takes to explain the conflict later, without credentials. It is for
+        ``refdelta why FILE``.
+        """
+        import msgspec
+
+        return msgspec.json.format(msgspec.json.encode(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ConflictDetails:
+        """The conflict that :meth:`as_json` has written, or that the command line has with ``--json``.
+
+        Raises:
+            InvalidArgumentError: it is something else.
+        """
+        import msgspec
+
+        try:
+            value = msgspec.json.decode(text)
+            if isinstance(value, dict) and isinstance(value.get("conflict"), dict):
+                value = value["conflict"]
+            return msgspec.convert(value, cls)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise InvalidArgumentError(f"this is not the JSON of a conflict: {error}") from error
 
 
 class CommitFailedError(DeltaError):
@@ -244,7 +300,19 @@ class ConcurrentModificationError(CommitFailedError):
         rows = "" if conflict.rows is None else f" Rows: {conflict.rows:,}, {_places(conflict.positions)}."
         reasons = "; ".join(conflict.fallbacks)
         coarse = f" Conflicts were found by files, not by rows: {reasons}." if reasons else ""
-        self.args = (f"{self._reason}{by}.{files}{rows}{coarse}" + (f" {conflict.advice}" if conflict.advice else ""),)
+        advice = f" {conflict.advice}" if conflict.advice else ""
+        self.args = (f"{self._reason}{by}.{_own(conflict)}{files}{rows}{coarse}{advice}",)
+
+
+def _own(conflict: ConflictDetails) -> str:
+    """A sentence on the transaction that failed, if it is known."""
+    own = conflict.own
+    if own.operation is None:
+        return ""
+    predicate = own.predicate or ""
+    where = f" where {predicate[:_PREDICATE]}{'...' if len(predicate) > _PREDICATE else ''}" if predicate else ""
+    since = "" if conflict.attempt is None else f" at version {conflict.attempt.read_version}"
+    return f" This transaction: {own.operation}{where}{since}."
 
 
 def _places(positions: Mapping[str, tuple[int, ...]]) -> str:

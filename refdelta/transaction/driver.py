@@ -302,7 +302,7 @@ class Shell:
         outcome another one, with the table.
         """
         if isinstance(error, ConcurrentModificationError):
-            error.describe(described(error.conflict, prepared, self.held(error.conflict.version)))
+            error.describe(described(error.conflict, prepared, self.held(error.conflict.version), self.store.uri))
         if isinstance(error, CommitOutcomeUnknownError):
             return CommitOutcomeUnknownError(error.why, error.version, error.txn_id, self.store.uri)
         return error

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
+from refdelta.core.commit.body import info_of
+from refdelta.core.commit.member import Member
 from refdelta.core.commit.together import GROUP
 from refdelta.core.conflicts.reads import EVERY_ROW
-from refdelta.core.log.codec import commit_info_of
+from refdelta.core.conflicts.rules import RULES
+from refdelta.core.log.actions import Add, Cdc, CommitInfo, Remove
+from refdelta.core.log.codec import commit_info_of, encode_commit
 from refdelta.core.log.footprint import LINES, MEMBERS, READ_PREDICATES
-from refdelta.errors import ConflictDetails, ConflictParty
+from refdelta.core.rows.relocation import ROW_PLACES
+from refdelta.errors import ConflictDetails, ConflictParty, FailedTransaction
 
 if TYPE_CHECKING:
     from refdelta.core.commit.transaction import PreparedCommit
@@ -29,13 +35,21 @@ _SPARK_ID = re.compile(r"(?<=[\w`])#\d+L?\b")
 """The number of an expression that delta-spark writes after the name of a column: ``id#481L``."""
 
 
-def described(details: ConflictDetails, prepared: PreparedCommit, winner: bytes | None) -> ConflictDetails:
-    """The details of a conflict with both transactions.
+_FILE_ACTIONS = 200
+"""The number of file actions of a failed transaction that are kept."""
+
+_AGAIN = "attempts=5 of a statement, or transact() of several, does so by itself."
+_VECTORS = "With deletion vectors (delta.enableDeletionVectors=true), rows decide, and not files."
+
+
+def described(details: ConflictDetails, prepared: PreparedCommit, winner: bytes | None, uri: str) -> ConflictDetails:
+    """The details of a conflict with both transactions, and with what its user can do.
 
     Args:
         details: the details without them.
         prepared: the transaction that lost.
         winner: the commit file of the winner, if it is at hand.
+        uri: the table, without credentials.
     """
     info = {} if winner is None else info_of_member(commit_info_of(winner), details.member)
     reads = prepared.read_set.rows
@@ -46,7 +60,39 @@ def described(details: ConflictDetails, prepared: PreparedCommit, winner: bytes 
         note=text_of(prepared.commit_info.get("userMetadata")),
     )
     described_winner = party(details.version, {"operation": details.operation, **info}, details.member)
-    return replace(details, winner=described_winner, own=own)
+    advice = " ".join(filter(None, (details.advice, *_advice(details, prepared))))
+    return replace(details, winner=described_winner, own=own, advice=advice, attempt=_attempt(prepared, uri))
+
+
+def _advice(details: ConflictDetails, prepared: PreparedCommit) -> Iterator[str]:
+    """What else helps than the advice of the rule: to run the statement again, and to let rows decide."""
+    rule = next((rule for rule in RULES if rule.id == details.rule), None)
+    if rule is None:
+        return
+    if rule.repeats:
+        yield _AGAIN
+    if rule.of_rows and details.files and prepared.table is not None and not prepared.changes.vectors:
+        yield _VECTORS
+
+
+def _attempt(prepared: PreparedCommit, uri: str) -> FailedTransaction:
+    """The transaction as its commit would have it."""
+    member = Member(structs.replace(prepared, records_predicates=True))
+    actions = member.state.written({})
+    files = sorted((one for one in actions if isinstance(one, (Add, Remove))), key=lambda one: isinstance(one, Add))
+    kept = [structs.replace(one, stats=None) for one in files[:_FILE_ACTIONS]]  # removals first, which may conflict
+    info = info_of(member)
+    if len(kept) < len(files):
+        info.pop(ROW_PLACES, None)
+    others = [one for one in actions if not isinstance(one, (Add, Remove, Cdc))]
+    lines = encode_commit([CommitInfo(fields=info), *others, *kept]).splitlines()
+    return FailedTransaction(
+        uri=uri,
+        read_version=prepared.read_version,
+        row_level=prepared.changes.row_level,
+        actions=tuple(msgspec.json.decode(line) for line in lines),
+        left_out=len(files) - len(kept),
+    )
 
 
 def info_of_member(info: Mapping[str, Any], member: int | None) -> Mapping[str, Any]:

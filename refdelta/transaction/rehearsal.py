@@ -47,16 +47,23 @@ class RecordedCommit:
         version: its version.
         data: the content of its file; of a member, its part, as if it had the version for itself.
         member: the place of the member, counted from 0; None for the whole commit.
+        committed: whether it is in the log; otherwise ``data`` is what its commit would have been.
     """
 
     version: int
     data: bytes
     member: int | None = None
+    committed: bool = True
 
     @property
     def name(self) -> str:
         """``3``, or ``3.1`` for member 1 of version 3."""
         return place_name(self.version, self.member)
+
+    @property
+    def subject(self) -> str:
+        """``version 3``, or ``the transaction`` of one that is not committed."""
+        return f"version {self.name}" if self.committed else "the transaction"
 
     @property
     def footprint(self) -> Footprint:
@@ -140,7 +147,7 @@ def rehearse(
         details = error.conflict
         if winner.member is not None:
             details = replace(details, member=winner.member)
-        error.describe(described(details, prepared, winner.data))
+        error.describe(described(details, prepared, winner.data, store.uri))
         return Rehearsal(prepared, error, None, shell.matched)
     return Rehearsal(prepared, None, outcome, shell.matched)
 

@@ -114,6 +114,9 @@ class Rule(msgspec.Struct, frozen=True):
         advice: one sentence on what the user can do.
         error: the class of the exception.
         test: the function that checks one winner against one transaction.
+        repeats: whether the same statement, run again on the newest version, does what its user wants: no one has to
+            look first.
+        of_rows: whether rows can decide, and not files.
     """
 
     number: int
@@ -123,6 +126,8 @@ class Rule(msgspec.Struct, frozen=True):
     advice: str
     error: type[errors.ConcurrentModificationError]
     test: Test
+    repeats: bool = False
+    of_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +321,7 @@ RULES: tuple[Rule, ...] = (
         "Repeat the operation: it then takes values that are still free.",
         errors.MetadataChangedException,
         _identity_columns,
+        repeats=True,
     ),
     Rule(
         3,
@@ -326,6 +332,7 @@ RULES: tuple[Rule, ...] = (
         "Open the table again and repeat the operation.",
         errors.ConcurrentTransactionException,
         _same_domain,
+        repeats=True,
     ),
     Rule(
         4,
@@ -344,6 +351,7 @@ RULES: tuple[Rule, ...] = (
         "Repeat the operation: it then writes its files anew, or looks again whether they are there.",
         errors.ConcurrentDeleteReadException,
         _files_deleted,
+        repeats=True,
     ),
     Rule(
         7,
@@ -353,6 +361,8 @@ RULES: tuple[Rule, ...] = (
         "Repeat the operation: it then reads the new files.",
         errors.ConcurrentAppendException,
         _with_rows(_files_added),
+        repeats=True,
+        of_rows=True,
     ),
     Rule(
         8,
@@ -362,6 +372,8 @@ RULES: tuple[Rule, ...] = (
         "Repeat the operation on what the table holds now.",
         errors.ConcurrentDeleteReadException,
         _with_rows(_read_rows_removed),
+        repeats=True,
+        of_rows=True,
     ),
     Rule(
         9,
@@ -371,6 +383,8 @@ RULES: tuple[Rule, ...] = (
         "Repeat the operation on what the table holds now.",
         errors.ConcurrentDeleteDeleteException,
         _with_rows(_deleted_by_both),
+        repeats=True,
+        of_rows=True,
     ),
     Rule(
         10,
@@ -381,6 +395,7 @@ RULES: tuple[Rule, ...] = (
         "Repeat the operation: it then reads the appended rows.",
         errors.ConcurrentAppendException,
         _append_skipped,
+        repeats=True,
     ),
 )
 """The rules, in the order in which they are checked."""

@@ -197,7 +197,12 @@ def _short(row: dict[str, Any]) -> str:
 
 
 def explain(
-    txn: Transaction, before: Snapshot | None, winner: RecordedCommit, own: ConflictParty, notes: list[str]
+    txn: Transaction,
+    before: Snapshot | None,
+    winner: RecordedCommit,
+    own: ConflictParty,
+    notes: list[str],
+    by_rows: bool | None = None,
 ) -> Explanation:
     """Explain the outcome of a transaction that read the version before a winner.
 
@@ -207,6 +212,7 @@ def explain(
         winner: the winner.
         own: the description of the transaction.
         notes: sentences to add.
+        by_rows: whether conflicts of the transaction were decided by rows; None for what the table says.
 
     Raises:
         DataFileError: a file that decides cannot be read.
@@ -218,7 +224,7 @@ def explain(
     answers = []
     for one in rehearsals:
         if one.error is not None:
-            details = one.error.conflict
+            details = replace(one.error.conflict, attempt=None)
             sentence = _RULES[details.rule].sentence
             answers.append(
                 ConflictAnswer(one.prepared.level.value, one.by_rows, details, type(one.error).__name__, sentence)
@@ -232,7 +238,7 @@ def explain(
         party(winner.version, commit_info_of(winner.data), winner.member),
         own,
         str(level),
-        txn.row_level,
+        txn.row_level if by_rows is None else by_rows and txn.vectors,
         tuple(answers),
         notes=tuple(notes),
     )
@@ -241,18 +247,32 @@ def explain(
         return found
     rows = None if before is None else _deciding_rows(txn, before, footprint, conflict)
     # Of a winner with members, the one that conflicts.
-    advice = _advice(found, conflict, vectors=txn.vectors)
+    advice = _advice(found, conflict)
     return replace(found, winner=conflict.winner, rows=rows, advice=advice)
 
 
-def _advice(found: Explanation, conflict: ConflictDetails, *, vectors: bool) -> str:
-    """The advice to the user: that of the rule, and the settings with which both would commit."""
+def as_recorded(conflict: ConflictDetails, note: str) -> Explanation:
+    """The explanation of a conflict by its details alone, without the table.
+
+    Args:
+        conflict: the details.
+        note: a sentence to add.
+    """
+    rule = _RULES.get(conflict.rule)
+    error, sentence = (rule.error.__name__, rule.sentence) if rule else (None, "another writer's commit conflicts")
+    level = conflict.own.isolation_level or IsolationLevel.SERIALIZABLE.value
+    by_rows = conflict.attempt is not None and conflict.attempt.row_level
+    answer = ConflictAnswer(level, by_rows, replace(conflict, attempt=None), error, sentence)
+    winner = replace(conflict.winner, version=conflict.version, member=conflict.member)
+    return Explanation(winner, conflict.own, level, by_rows, (answer,), conflict.advice, notes=(note,))
+
+
+def _advice(found: Explanation, conflict: ConflictDetails) -> str:
+    """The advice to the user: that of the conflict, and the settings with which both would commit."""
     said = [conflict.advice]
     clear = {(one.isolation_level, one.by_rows) for one in found.answers if one.conflict is None}
     if (found.isolation_level, True) in clear:
         said.append("Decided by rows (CommitProperties(row_level=True)), both commit.")
-    elif not vectors and conflict.files:
-        said.append("With deletion vectors (delta.enableDeletionVectors=true), rows decide, and not files.")
     if (IsolationLevel.WRITE_SERIALIZABLE.value, found.by_rows) in clear:
         said.append("At WriteSerializable, both commit.")
     return " ".join(said)

@@ -33,7 +33,6 @@ from refdelta.expressions.sql import parse_predicate
 from refdelta.operations.shared.rewrite import find_matches
 from refdelta.transaction.parties import stated_predicate
 from refdelta.transaction.transaction import Transaction
-from refdelta.wording import place_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -51,11 +50,13 @@ class RecordedTransaction:
     Attributes:
         txn: the transaction. It is never committed.
         info: the fields of its commitInfo.
+        subject: its name in notes.
         notes: sentences on what the commit does not record, and what was assumed instead.
     """
 
     txn: Transaction
     info: Mapping[str, Any]
+    subject: str
     notes: list[str] = field(default_factory=list)
 
 
@@ -68,7 +69,7 @@ def rebuild(
         store: the table's store.
         before: that version; None if the winner created the table.
         winner: the winner.
-        commit: the commit to rebuild, of a later version.
+        commit: the commit to rebuild, of a later version or of none.
         budget: limits the bytes of data files that are read.
 
     Raises:
@@ -78,7 +79,7 @@ def rebuild(
     actions = decode_commit(commit.data, commit_key(commit.version))
     info = next((action.fields for action in actions if isinstance(action, CommitInfo)), {})
     own, added = commit.footprint, {same_path(action.path): action for action in actions if isinstance(action, Add)}
-    found = RecordedTransaction(Transaction(store, before), info)
+    found = RecordedTransaction(Transaction(store, before), info, commit.subject)
     txn = found.txn
     txn.describe(own.operation or "WRITE", {}, {}, always=True)
     kinds: tuple[type[Metadata | Protocol | Txn], ...] = (Metadata, Protocol, Txn)
@@ -159,7 +160,7 @@ def _predicates(found: RecordedTransaction, before: Snapshot, own: Footprint) ->
     """The predicates that the transaction read; None for every row."""
     if own.blind or not (own.adds or own.removes):
         return []
-    named = f"version {place_name(own.version, own.member)}"
+    named = found.subject
     texts, stated = own.read_predicates, stated_predicate(found.info)
     if texts is None and stated is not None and own.operation in {"DELETE", "UPDATE", "WRITE"}:
         texts = (stated,)
