@@ -5,10 +5,9 @@ imported when it is first asked for. Arrow and the engine are imported by the fi
 ``from refdelta import DeltaTable`` takes some milliseconds.
 """
 
-from typing import TYPE_CHECKING
-
 from refdelta._version import __version__
 
+TYPE_CHECKING = False  # the import of typing would take longer than all of this module, and Ctrl-C may come meanwhile
 if TYPE_CHECKING:
     from typing import Any
 

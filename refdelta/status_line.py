@@ -5,7 +5,6 @@ Imports only the standard library, so that anything may report progress without 
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -36,6 +35,8 @@ class StatusLine:
         if not self._live or (now - self._last < _REDRAW_SECONDS and not force):
             return
         self._last = now
+        import shutil  # not before a line is drawn
+
         self._stream.write("\r\x1b[2K" + text[: shutil.get_terminal_size().columns - 1])
         self._stream.flush()
 

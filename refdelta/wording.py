@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -63,6 +62,8 @@ def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), caption: str 
         head: the names of the columns.
         caption: stands above it.
     """
+    import html  # few programs show a table in a notebook
+
     above = f"<p>{html.escape(caption)}</p>" if caption else ""
     names = f"<tr>{_cells('th', head)}</tr>" if head else ""
     lines = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
@@ -70,4 +71,6 @@ def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), caption: str 
 
 
 def _cells(tag: str, texts: Iterable[Any]) -> str:
+    import html
+
     return "".join(f"<{tag}>{html.escape('' if text is None else str(text))}</{tag}>" for text in texts)

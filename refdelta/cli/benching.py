@@ -12,25 +12,47 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from refdelta.arguments import missing_package
-from refdelta.cli.group import app, in_pairs, rows_or_files, storage_options
+from refdelta.cli.app import app
+from refdelta.cli.group import in_pairs, rows_or_files, storage_options
 from refdelta.cli.render import echo_json, echo_table, say
-from refdelta.errors import DeltaError
-from refdelta.proxy.latency import Latency
-from refdelta.racing.costs import Costs
-from refdelta.racing.crew import RaceFailedError
-from refdelta.racing.engines import ENGINES
-from refdelta.racing.mixes import MIXES, ROWS, mix_of
-from refdelta.racing.throughput import MOST_TABLES, BenchEngine, OwnEngine, Race, find_engine, race
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted
 
+# The races are imported when one begins.
+if TYPE_CHECKING:
+    from refdelta.racing.costs import Costs
+    from refdelta.racing.throughput import BenchEngine, Race
+
 _COMMITS = 200
-_ALL = {"all": ("appends", "rows", "same-rows", "optimize"), "every": tuple(MIXES)}
+_MOST_COMMITS, _MOST_TABLES = 100_000, 1_000
+_ALL = ("appends", "rows", "same-rows", "optimize")
+
+# The help names them without their modules, which import Arrow; a test compares the two.
+ENGINES: Final = (
+    *("refdelta", "refdelta-files", "refdelta-catalog", "refdelta-group", "refdelta-intents", "deltalake"),
+    *("delta-spark", "pyiceberg", "lance", "ducklake"),
+)
+"""The engines that are known by name: those of :data:`refdelta.racing.engines.ENGINES`."""
+
+MIXES: Final = {
+    "appends": "each commit appends 10 rows",
+    "rows": "each deletes another row of one file",
+    "same-rows": "all update the same rows; a loser begins anew",
+    "optimize": "each updates another row, beside OPTIMIZE",
+    "batches": "each commit appends 20,000 rows",
+    "ycsb-a": "half reads, half new values of hot rows",
+    "ycsb-b": "reads, and one new value of a hot row in twenty",
+    "ycsb-f": "half reads, half increments of hot rows",
+    "payments": "each moves 1 between two of a thousand accounts",
+    "late": "appends, and late corrections of 50 rows",
+    "upserts": "each merges 10 rows, beside OPTIMIZE",
+}
+"""The texts of the mixes of :data:`refdelta.racing.mixes.MIXES`."""
+
 _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
 
 
@@ -48,7 +70,7 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
 @click.option("--writers", type=click.IntRange(1, 64), default=4, show_default=True, help="How many processes commit.")
 @click.option(
     "--commits",
-    type=click.IntRange(1, ROWS),
+    type=click.IntRange(1, _MOST_COMMITS),
     help=f"How many commits in all, {_COMMITS} unless said.",
 )
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="For how long instead.")
@@ -59,7 +81,7 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
     multiple=True,
     default=["appends"],
     show_default=True,
-    help="; ".join(f"{name}: {mix.text}" for name, mix in MIXES.items())
+    help="; ".join(f"{name}: {text}" for name, text in MIXES.items())
     + "; all: the first four; every; weights such as append=6,delete=1,update=3,same-rows=1; or a TOML file of "
     "weights, rows, files and optimize = true. May be repeated.",
 )
@@ -96,7 +118,7 @@ _FACTS = ("system", "processor", "cpus", "memory_bytes", "time")
 )
 @click.option(
     "--tables",
-    type=click.IntRange(1, MOST_TABLES),
+    type=click.IntRange(1, _MOST_TABLES),
     default=1,
     show_default=True,
     help="So many tables: each has its share of the commits, and every writer writes to all of them in turn.",
@@ -132,6 +154,12 @@ def bench(
     each run with the same seed: it depends on the number of the commit.
     Latency is from the first try of a statement until it was acknowledged; an aborted statement is done again at once.
     """
+    from refdelta.errors import DeltaError
+    from refdelta.proxy.latency import Latency
+    from refdelta.racing.crew import RaceFailedError
+    from refdelta.racing.mixes import mix_of
+    from refdelta.racing.throughput import OwnEngine, find_engine, race
+
     if commits is not None and seconds is not None:
         raise click.UsageError("--commits and --seconds are two ends of a race: say one")
     if row_level is not None and engine_name != "refdelta":
@@ -140,7 +168,8 @@ def bench(
     draw = _drawing(plot)
     most = commits if commits is not None else _COMMITS if seconds is None else None
     seed = secrets.randbelow(2**31) if seed is None else seed
-    named = [name for given in mixes for name in _ALL.get(given, (given,))]
+    several = {"all": _ALL, "every": tuple(MIXES)}
+    named = [name for given in mixes for name in several.get(given, (given,))]
     chosen = [mix_of(name, seed) for name in dict.fromkeys(named)]
     engine = find_engine(engine_name, **engine_options)
     if isinstance(engine, OwnEngine) and row_level is not None:
@@ -247,6 +276,8 @@ def _drawing(plot: str | None) -> Callable[[list[Race]], None] | None:
     if not Path(plot).absolute().parent.is_dir():
         raise click.UsageError(f"--plot {plot}: there is no such folder")
     if importlib.util.find_spec("matplotlib") is None:
+        from refdelta.arguments import missing_package
+
         raise missing_package("--plot", "matplotlib", extra="plot")
     return functools.partial(_draw, plot)
 

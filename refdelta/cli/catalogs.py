@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from refdelta.arguments import missing_package
+from refdelta.cli.app import ShownGroup, app
 from refdelta.cli.group import (
     CATALOG_VARIABLE,
     FOLDER,
     LOCATIONS_VARIABLE,
     Command,
-    ShownGroup,
-    app,
     catalog_in_use,
     catalog_timeout,
     in_a_catalog,
     storage_options,
 )
 from refdelta.cli.render import echo_json, say
-from refdelta.errors import InvalidArgumentError
 from refdelta.wording import counted
 
 if TYPE_CHECKING:
@@ -251,6 +248,9 @@ def serve(
 
     Runs until it is stopped. Names have three parts: catalog.schema.table.
     """
+    from refdelta.arguments import missing_package
+    from refdelta.errors import InvalidArgumentError
+
     for package in _NEEDED:
         if importlib.util.find_spec(package) is None:
             raise missing_package("serve", package, extra="serve")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import pyarrow as pa
 
-from refdelta import CommitProperties, DeltaTable, arguments
-from refdelta.api.handle import handle_of
-from refdelta.api.merge_builder import TableMerger
+from refdelta.cli.app import app
 from refdelta.cli.group import (
-    app,
+    file_format,
     is_table,
     isolation_level,
     most_attempts,
@@ -25,18 +22,17 @@ from refdelta.cli.group import (
     rows_or_files,
     zone_of_times,
 )
-from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
 from refdelta.cli.render import echo_json, echo_some, moved_over, say
-from refdelta.engine.log.snapshot import Snapshot
-from refdelta.operations.dml.delete import delete as stage_delete
-from refdelta.operations.dml.update import update as stage_update
-from refdelta.operations.merge.execution import merge as stage_merge
-from refdelta.operations.merge.plan import MergeRequest
-from refdelta.table.features import check_writable
-from refdelta.transaction.options import StatementOptions
-from refdelta.transaction.results import CommitResult
-from refdelta.transaction.transaction import Transaction
 from refdelta.wording import counted
+
+if TYPE_CHECKING:
+    from refdelta import CommitProperties, DeltaTable, arguments
+    from refdelta.api.merge_builder import TableMerger
+    from refdelta.cli.inputs import InputOptions
+    from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.transaction.options import StatementOptions
+    from refdelta.transaction.results import CommitResult
+    from refdelta.transaction.transaction import Transaction
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -104,6 +100,8 @@ def delete(
     message: str | None,
 ) -> None:
     """Delete the rows of TABLE for which a condition is true; where it is null they stay."""
+    from refdelta.operations.dml.delete import delete as stage_delete
+
     statement = _Statement(
         lambda metrics: f"{counted(metrics.get('num_deleted_rows', 0), 'row')} deleted, {_files(metrics)}",
         lambda staging, snapshot: stage_delete(staging, snapshot, predicate),
@@ -141,6 +139,8 @@ def update(
     message: str | None,
 ) -> None:
     """Set columns in the rows of TABLE for which a condition is true."""
+    from refdelta.operations.dml.update import update as stage_update
+
     statement = _Statement(
         lambda metrics: f"{counted(metrics.get('num_updated_rows', 0), 'row')} updated, {_files(metrics)}",
         lambda staging, snapshot: stage_update(
@@ -220,6 +220,13 @@ def merge(
     In SQL, s is the row of the source and t that of TABLE. A paired row is deleted if --delete-when is true for it,
     else updated.
     """
+    import pyarrow as pa
+
+    from refdelta.api.merge_builder import TableMerger
+    from refdelta.cli.inputs import InputOptions, one_character
+    from refdelta.operations.merge.execution import merge as stage_merge
+    from refdelta.operations.merge.plan import MergeRequest
+
     add = _clauses(**clauses)
     handle = open_table(table, storage_options)
     given = InputOptions(shape, nulls, one_character(delimiter), pa.schema(handle.schema()), timezone)
@@ -290,6 +297,11 @@ def _clauses(
 
 def _source(sources: tuple[str, ...], options: InputOptions, storage_options: dict[str, str]) -> Any:
     """A table, or the rows of files. Columns that a file lacks stay missing, and are not read as nulls."""
+    import pyarrow as pa
+
+    from refdelta import DeltaTable
+    from refdelta.cli.inputs import open_inputs
+
     if len(sources) == 1 and is_table(sources[0], storage_options):
         return DeltaTable(sources[0], storage_options=storage_options or None)
     found = open_inputs(sources[:1], replace(options, types=None)).schema.names
@@ -339,6 +351,10 @@ def _perform(
 
 def _planned(table: DeltaTable, statement: _Statement, isolation: arguments.Isolation | None) -> dict[str, Any]:
     """The effect of the statement on the newest version. It is run and rolled back: its files are removed."""
+    from refdelta.api.handle import handle_of
+    from refdelta.table.features import check_writable
+    from refdelta.transaction.transaction import Transaction
+
     snapshot = handle_of(table).newest_for_writing()
     check_writable(snapshot.protocol, snapshot.metadata)
     staging = Transaction(table.store, snapshot, isolation=isolation)

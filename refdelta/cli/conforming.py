@@ -6,23 +6,28 @@ import secrets
 import webbrowser
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from refdelta.cli.group import app, storage_options
+from refdelta.cli.app import app
+from refdelta.cli.group import storage_options
 from refdelta.cli.render import echo_json, say
-from refdelta.conformance import Case, Result, cases, engines, run
-from refdelta.conformance.elle import draw_registers, exported
-from refdelta.conformance.faults import Faults
-from refdelta.conformance.programs import draw, smaller, written
-from refdelta.conformance.runner import ERROR, STATUSES, WRONG, counts, junit
 from refdelta.errors import DeltaError, InvalidArgumentError, unknown_name
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted
 
+# The suite is imported when it runs.
+if TYPE_CHECKING:
+    from refdelta.conformance import Case, Result
+
 PAGE: Final = "docs/play/index.html"
 """The page that shows cases, in the folder of the site."""
+ENGINES: Final = (
+    *("refdelta", "refdelta-files", "delta-spark", "delta-kernel", "deltalake", "polars", "duckdb", "duckdb-late"),
+    "pyiceberg",
+)
+"""The engines that are known by name: those of :data:`refdelta.conformance.engines.OWN`."""
 BUILT: Final = Path(__file__).resolve().parents[2] / "docs" / "site"
 """The folder of the site of a source tree, where ``make docs`` puts it."""
 
@@ -54,7 +59,7 @@ def chosen(known: list[Case], only: tuple[str, ...]) -> list[Case]:
         "conformance --case lost-update --open",
     ),
 )
-@click.option("--engine", "name", metavar="NAME", help=f"One of {', '.join(engines.OWN)}, or another.")
+@click.option("--engine", "name", metavar="NAME", help=f"One of {', '.join(ENGINES)}, or another.")
 @click.option("--case", "only", metavar="ID", multiple=True, help="This case, at all or one of its levels. Repeatable.")
 @click.option("--corpus", metavar="FILE|DIR", help="Other cases than the corpus: a file, or a folder.")
 @click.option("--random", "drawn", is_flag=True, help="Random cases of statements.")
@@ -104,6 +109,12 @@ def conformance(
     engine cannot do what the case asks for), or an error. The exit status is 1 if one is wrong or an error. The page
     docs/conformance.md describes the cases.
     """
+    from refdelta.conformance import cases, engines, run
+    from refdelta.conformance.elle import draw_registers, exported
+    from refdelta.conformance.faults import Faults
+    from refdelta.conformance.programs import draw, smaller, written
+    from refdelta.conformance.runner import ERROR, WRONG, counts, junit
+
     _refuse_options_of_faults(
         rate, uri, of_faults=seed is not None or bool(storage_options), others=shown or bool(write or elle)
     )
@@ -189,6 +200,8 @@ def _open(only: tuple[str, ...], corpus: str | None, site: str | None) -> None:
     """Print the address of the page that shows a case, and open it."""
     if len(only) != 1 or corpus:
         raise click.UsageError("--open goes with one --case of the corpus")
+    from refdelta.conformance import cases
+
     link = link_to(chosen(cases(), only)[0].id, site)
     say(link)
     webbrowser.open(link)
@@ -233,6 +246,8 @@ def _endings(found: list[Result]) -> str:
 
 
 def _show(name: str, version: str, found: list[Result]) -> None:
+    from refdelta.conformance.runner import STATUSES, counts
+
     for one in found:
         say(f"{one.status:>8}  {one.case.id}{': ' if one.why else ''}{one.why}")
     shown = ", ".join(f"{count:,} {status}" for status, count in counts(found).items() if count)

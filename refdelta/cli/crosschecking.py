@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from refdelta.cli.app import app
 from refdelta.cli.conforming import chosen
-from refdelta.cli.group import app, at_a_version, in_a_catalog, in_bytes, open_table, storage_options
+from refdelta.cli.group import at_a_version, in_a_catalog, in_bytes, open_table, storage_options
 from refdelta.cli.render import echo_json, say
-from refdelta.conformance.cases import Case, cases
-from refdelta.conformance.replay import CaseOutcome, Replayed, replay
-from refdelta.crosscheck import comparison, oracle
 from refdelta.errors import DeltaError, printable
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted
 
+# Both engines are imported when they are compared.
+if TYPE_CHECKING:
+    from refdelta.conformance.cases import Case
+    from refdelta.conformance.replay import CaseOutcome, Replayed
+    from refdelta.crosscheck import comparison
+
+_VERSIONS = 10
 _STARTING = "delta-spark starts (its first start fetches its JARs)"
 
 
@@ -41,7 +46,7 @@ class CrosscheckFailedError(DeltaError):
 @click.option(
     "--versions",
     type=click.IntRange(min=0),
-    default=comparison.VERSIONS,
+    default=_VERSIONS,
     show_default=True,
     help="Of how many versions, newest first, the rows are counted and the history compared.",
 )
@@ -96,6 +101,8 @@ def run(
     if scenario is not None:
         if version is not None or predicates or spark_path is not None:
             raise click.UsageError("--version, --where and --spark-path go with a TABLE")
+        from refdelta.conformance.cases import cases
+
         _replay([case for case in chosen(cases(scenario), only) if case.kind == "actions"], as_json)
     elif table is not None:
         if only:
@@ -113,6 +120,8 @@ def _compare(
     copy_limit: int,
     as_json: bool,
 ) -> None:
+    from refdelta.crosscheck import comparison, oracle
+
     table = open_table(uri, options, version)
     for predicate in predicates:
         table.scan(predicate=predicate)  # what is no filter is said before Java starts
@@ -158,6 +167,9 @@ def _show_check(check: comparison.ComparisonResult) -> None:
 
 
 def _replay(asked: list[Case], as_json: bool) -> None:
+    from refdelta.conformance.replay import replay
+    from refdelta.crosscheck import oracle
+
     with StatusLine() as line:
         line.show(_STARTING, force=True)
         with oracle.session(conf=oracle.QUICK) as spark:

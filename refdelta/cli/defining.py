@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from refdelta import DeltaTable, Identity, arguments
-from refdelta.api.alter import TableAlterer
+from refdelta.cli.app import app
 from refdelta.cli.group import (
     FOLDER,
     Command,
-    app,
     at_a_version,
     catalog_in_use,
     in_pairs,
@@ -28,13 +26,14 @@ from refdelta.cli.group import (
     properties,
     table_properties,
 )
-from refdelta.cli.inputs import InputOptions, open_inputs
 from refdelta.cli.render import echo_json, moved_over, say
-from refdelta.errors import InvalidArgumentError
-from refdelta.schema import Schema
-from refdelta.table.types import StructField, StructType, type_named
-from refdelta.transaction.results import CommitResult
 from refdelta.wording import counted
+
+if TYPE_CHECKING:
+    from refdelta import Schema, arguments
+    from refdelta.api.alter import TableAlterer
+    from refdelta.table.types import StructField
+    from refdelta.transaction.results import CommitResult
 
 _COLUMN = in_pairs("name=type")
 _EXPRESSION = in_pairs("name=SQL")
@@ -121,6 +120,8 @@ def create(
 
     With --catalog, the catalog decides about the commits of the table, and TABLE is its name.
     """
+    from refdelta import DeltaTable, Identity
+
     schema = _schema(columns, like, not_null or [], storage_options)
     stated: dict[str, Any] = {
         "partition_by": partition_by,
@@ -149,6 +150,10 @@ def create(
 def _schema(
     columns: Mapping[str, str], like: str | None, not_null: list[str], storage_options: dict[str, str]
 ) -> Schema:
+    from refdelta import Schema
+    from refdelta.errors import InvalidArgumentError
+    from refdelta.table.types import StructField, StructType, type_named
+
     fields = [] if like is None else _columns_of(like, storage_options)
     fields += [StructField(column, type_named(kind), True) for column, kind in columns.items()]
     if not fields:
@@ -162,6 +167,10 @@ def _schema(
 
 def _columns_of(like: str, storage_options: dict[str, str]) -> list[StructField]:
     """The columns of a table or a file, without the metadata that is its own."""
+    from refdelta import DeltaTable, Schema
+    from refdelta.cli.inputs import InputOptions, open_inputs
+    from refdelta.table.types import StructField
+
     if is_table(like, storage_options):
         found = DeltaTable(like, storage_options=storage_options or None).schema()
     else:
@@ -340,9 +349,7 @@ _ONE_COLUMN = {"rename_column", "change_type", "move_after", "set_default", "com
 _STATEMENTS: dict[str, Callable[[TableAlterer, Any, dict[str, Any]], CommitResult]] = {
     "set_property": lambda alter, values, how: alter.set_table_properties(values, **how),
     "unset_property": lambda alter, names, how: alter.unset_table_properties(names, **how),
-    "add_column": lambda alter, types, how: alter.add_columns(
-        Schema(StructType(tuple(StructField(name, type_named(kind), True) for name, kind in types.items()))), **how
-    ),
+    "add_column": lambda alter, types, how: alter.add_columns(_schema(types, None, [], {}), **how),
     "rename_column": lambda alter, names, how: alter.rename_column(*_one(names), **how),
     "drop_column": lambda alter, names, how: alter.drop_columns(names, **how),
     "change_type": lambda alter, types, how: alter.change_type(*_one(types), **how),

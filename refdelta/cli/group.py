@@ -1,25 +1,28 @@
-"""The group ``refdelta`` and what its commands share: the table's address, storage options, ``--json``."""
+"""The options that commands share: the table's address, storage options, ``--json``, how to commit."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from refdelta import CommitProperties, DeltaTable, __version__
-from refdelta.core.conflicts.isolation import IsolationLevel
-from refdelta.engine.log.location import open_location, with_others
-from refdelta.errors import InvalidArgumentError
-from refdelta.table.properties import parse_size
+from refdelta.cli.app import COMMIT, PLACE, PanelOption
 
+# Functions import the engine when they are called: the help and the completion of a command do without.
 if TYPE_CHECKING:
+    from refdelta import CommitProperties, DeltaTable
     from refdelta.catalog import Catalog
     from refdelta_storage import Store
 
-_OUTSIDE, _CATALOG, _COMMAND = "refdelta.outside", "refdelta.catalog", "refdelta.command"
+FORMATS = ("parquet", "csv", "json")
+"""The formats of files that are written into a table."""
+
+LEVELS = ("WriteSerializable", "Serializable")
+"""The isolation levels, as :class:`refdelta.core.conflicts.isolation.IsolationLevel` has them."""
+
+_OUTSIDE, _CATALOG = "refdelta.outside", "refdelta.catalog"
 _TIMEOUT, _LOCATIONS = "refdelta.catalog_timeout", "refdelta.locations"
 CATALOG_VARIABLE, TIMEOUT_VARIABLE = "REFDELTA_CATALOG", "REFDELTA_CATALOG_TIMEOUT"
 """The environment variables that name the catalog, and the seconds after which a wait for its database ends."""
@@ -31,69 +34,8 @@ FOLDER = click.Path()
 """The type of a table's address, so that shells complete it. It is not checked, since it may be a URI."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-
-class ShownCommand(click.Command):
-    """A command whose help ends with examples.
-
-    Args:
-        examples: the arguments of one call each, after the program's name.
-        settings: as for ``click.Command``.
-    """
-
-    def __init__(self, *, examples: Sequence[str] = (), **settings: Any):
-        self.examples = tuple(examples)
-        super().__init__(**settings)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and note it for :func:`worded`."""
-        ctx.meta[_COMMAND] = self
-        return super().invoke(ctx)
-
-    def in_own_words(self, message: str) -> str:
-        """An error's message with the options of the command in the place of arguments of Python."""
-        for option in self.params:
-            if not isinstance(option, click.Option) or option.name is None:
-                continue
-            on, off = option.opts[-1], (option.secondary_opts or option.opts)[-1]
-            for value, said in (("True", on), ("False", off)):
-                message = re.sub(rf"(?<![\w'`.]){option.name}={value}\b", said, message)
-            message = re.sub(rf"(?<![\w'`.-]){option.name}=(?=\")", f"{on} ", message)
-            if "_" in option.name:
-                message = re.sub(rf"(?<![\w'`.-]){option.name}(?![\w'`=.])", on, message)
-                message = re.sub(rf"(?<![\w'`.-]){option.name}=(?=\S)", f"{on} ", message)
-        return message
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, each on a line of its own, however long."""
-        if self.examples:
-            with formatter.section("Examples"):
-                for example in self.examples:
-                    formatter.write(f"{'':>{formatter.current_indent}}refdelta {example}\n")
-        super().format_epilog(ctx, formatter)
-
-
-def worded(context: click.Context, message: str) -> str:
-    """An error's message in the words of the command that was called."""
-    command = context.meta.get(_COMMAND)
-    return command.in_own_words(message) if isinstance(command, ShownCommand) else message
-
-
-class ShownGroup(click.Group):
-    """The group of all commands."""
-
-    command_class = ShownCommand
-
-
-@click.group(cls=ShownGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__, prog_name="refdelta")
-def app() -> None:
-    """Delta Lake tables, read and written in pure Python.
-
-    A table is a folder: a path, or a URI such as s3://bucket/flights, abfss://container@account.dfs.core.windows.net/x
-    or file:///data/flights. The options of a store come from the environment (AWS_..., AZURE_...) or from
-    --storage-option. With --json, every command prints one JSON document ('read' and 'changes': one JSON object a
-    row).
-    """
+_place_option = partial(click.option, cls=PanelOption, panel=PLACE)
+_commit_option = partial(click.option, cls=PanelOption, panel=COMMIT)
 
 
 def in_pairs(form: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
@@ -123,7 +65,7 @@ def names(_context: click.Context, _parameter: click.Parameter, text: str | None
 
 def storage_options(command: Command) -> Command:
     """The option ``--storage-option``, which may be repeated."""
-    return click.option(
+    return _place_option(
         "--storage-option",
         "storage_options",
         metavar="NAME=VALUE",
@@ -154,7 +96,7 @@ def _timeout_noted(context: click.Context, _parameter: click.Parameter, seconds:
 
 def catalog_timeout(**settings: Any) -> Callable[[Command], Command]:
     """The option ``--catalog-timeout``."""
-    return click.option(
+    return _place_option(
         "--catalog-timeout",
         metavar="SECONDS",
         type=float,
@@ -175,7 +117,7 @@ def in_a_catalog(command: Command) -> Command:
     returned by :func:`catalog_in_use`, and is not an argument of the command.
     """
     command = catalog_timeout(expose_value=False, callback=_timeout_noted)(command)
-    command = click.option(
+    command = _place_option(
         "--locations",
         metavar="FOLDER",
         multiple=True,
@@ -186,7 +128,7 @@ def in_a_catalog(command: Command) -> Command:
         "of a SQLite file, or where the server gives credentials. May be repeated; "
         f"{LOCATIONS_VARIABLE} in the environment has several, with spaces between them.",
     )(command)
-    return click.option(
+    return _place_option(
         "--catalog",
         metavar="URL",
         envvar=CATALOG_VARIABLE,
@@ -226,7 +168,7 @@ def on_a_table(command: Command) -> Command:
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
         in_a_catalog,
-        click.option(
+        _place_option(
             "--outside",
             metavar="FOLDER",
             multiple=True,
@@ -254,7 +196,7 @@ def at_a_version(command: Command) -> Command:
 
 def note(command: Command) -> Command:
     """The option ``--message``."""
-    return click.option("--message", metavar="TEXT", help="A note for the history (userMetadata).")(command)
+    return _commit_option("--message", metavar="TEXT", help="A note for the history (userMetadata).")(command)
 
 
 def table_properties(table: str = "the table") -> Callable[[Command], Command]:
@@ -271,17 +213,17 @@ def table_properties(table: str = "the table") -> Callable[[Command], Command]:
 
 def isolation_level(command: Command) -> Command:
     """The option ``--isolation``."""
-    return click.option(
+    return _commit_option(
         "--isolation",
         metavar="LEVEL",
-        type=click.Choice([level.value for level in IsolationLevel], case_sensitive=False),
+        type=click.Choice(LEVELS, case_sensitive=False),
         help="WriteSerializable or Serializable: stricter than the table's own level, never weaker.",
     )(command)
 
 
 def most_attempts(command: Command) -> Command:
     """The option ``--attempts``."""
-    return click.option(
+    return _commit_option(
         "--attempts",
         type=click.IntRange(min=1),
         metavar="N",
@@ -298,9 +240,24 @@ def zone_of_times(command: Command) -> Command:
     )(command)
 
 
+def file_format(command: Command) -> Command:
+    """The options that say how files are read."""
+    for decorate in (
+        click.option("--delimiter", default=",", show_default=True, help="CSV: what separates fields."),
+        click.option(
+            "--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a string that means null. May be repeated."
+        ),
+        click.option(
+            "--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said."
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
 def rows_or_files(command: Command) -> Command:
     """The option ``--row-level``."""
-    return click.option(
+    return _commit_option(
         "--row-level/--no-row-level",
         "row_level",
         default=None,
@@ -311,6 +268,8 @@ def rows_or_files(command: Command) -> Command:
 
 def in_bytes(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     """Turn ``134217728`` or ``128mb`` into bytes, as in table properties."""
+    from refdelta.table.properties import parse_size
+
     try:
         return None if text is None else parse_size(text)
     except ValueError as error:
@@ -320,12 +279,16 @@ def in_bytes(_context: click.Context, parameter: click.Parameter, text: str | No
 def named_version(text: str) -> int | str:
     """The value of ``--version``: a version, or a time."""
     if text.startswith("-"):
+        from refdelta.errors import InvalidArgumentError
+
         raise InvalidArgumentError(f"--version takes a version number or a time, not {text!r}")
     return int(text) if text.isdecimal() else text
 
 
 def open_table(table: str, storage_options: dict[str, str], version: str | None = None) -> DeltaTable:
     """The handle for ``table``, which is a name if there is a catalog; at a version or time if one was asked for."""
+    from refdelta import DeltaTable
+
     at = None if version is None else named_version(version)
     if (catalog := catalog_in_use(storage_options)) is not None:
         if outside():
@@ -338,14 +301,22 @@ def store_of(table: str, storage_options: dict[str, str]) -> Store:
     """The store of ``table``, of which nothing has been read yet."""
     if catalog_in_use() is not None:
         return open_table(table, storage_options).store
+    from refdelta.engine.log.location import open_location, with_others
+
     return with_others(open_location(table, storage_options or None), outside(), storage_options or None)
 
 
 def is_table(name: str, storage_options: dict[str, str]) -> bool:
     """Whether there is a table there, and not a file."""
+    from pathlib import Path
+
+    from refdelta import DeltaTable
+
     return not Path(name).is_file() and DeltaTable.is_deltatable(name, storage_options=storage_options or None)
 
 
 def properties(message: str | None, row_level: bool | None = None) -> CommitProperties:
     """The commit properties from the options of the command."""
+    from refdelta import CommitProperties
+
     return CommitProperties(user_metadata=message or None, row_level=row_level)

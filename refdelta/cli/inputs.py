@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
 from refdelta import arguments
-from refdelta.cli.group import Command
+from refdelta.cli.group import FORMATS
 from refdelta.errors import DataFileError, DataFileNotFoundError, InvalidArgumentError
 
-FORMATS = ("parquet", "csv", "json")
 _ENDINGS = {"parquet": "parquet", "pq": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 
 
@@ -37,21 +35,6 @@ class InputOptions:
     delimiter: str = ","
     types: pa.Schema | None = None
     timezone: str | None = None
-
-
-def file_format(command: Command) -> Command:
-    """The options that say how files are read."""
-    for decorate in (
-        click.option("--delimiter", default=",", show_default=True, help="CSV: what separates fields."),
-        click.option(
-            "--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a string that means null. May be repeated."
-        ),
-        click.option(
-            "--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said."
-        ),
-    ):
-        command = decorate(command)
-    return command
 
 
 def one_character(delimiter: str) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from refdelta.arrow.python_values import python_rows
-from refdelta.cli.group import app, at_a_version, named_version, on_a_table, open_table, store_of
+from refdelta.cli.app import app
+from refdelta.cli.group import at_a_version, named_version, on_a_table, open_table, store_of
 from refdelta.cli.render import (
     cell,
     echo_json,
@@ -22,18 +21,11 @@ from refdelta.cli.render import (
     on_a_terminal,
     say,
 )
-from refdelta.core.log.actions import DeletionVectorDescriptor
-from refdelta.core.log.codec import BAD_INPUT
-from refdelta.core.log.footprint import MEMBERS, lines_of_member
-from refdelta.core.log.paths import commit_key, parse_log_name
-from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
-from refdelta.engine.log.listing import has_log, list_log
-from refdelta.engine.parquet.files import store_errors
-from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
-from refdelta.operations.maintenance.history import damaged_log, recorded_history, with_members
-from refdelta.operations.maintenance.newest_files import NewestFiles
 from refdelta.wording import counted, size
-from refdelta_storage import ObjectNotFoundError, Store
+
+if TYPE_CHECKING:
+    from refdelta.errors import InvalidLogError
+    from refdelta_storage import Store
 
 _SHOWN = 20
 _AT_ONCE = 1_000  # commits whose notes, users and engines decide over the columns
@@ -76,6 +68,8 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
     terminal, a line is cut at its end; in a pipe nothing is cut. Of a damaged log, the
     versions that can be read are shown, and the exit status is 1.
     """
+    from refdelta.operations.maintenance.history import recorded_history
+
     damaged: list[InvalidLogError] = []
     # One version more than is shown tells whether there are more.
     asked = limit if as_json or limit is not None else _SHOWN + 1
@@ -91,6 +85,8 @@ def history(table: str, storage_options: dict[str, str], as_json: bool, limit: i
 
 
 def _show_history(commits: Iterator[dict[str, Any]], *, wide: bool) -> None:
+    from refdelta.operations.maintenance.history import with_members
+
     first = list(islice(commits, _AT_ONCE))
     # Users, notes and engines are columns only if a version has one.
     known = list(with_members(first))
@@ -121,6 +117,9 @@ def _recorded(name: str, commit: Mapping[str, Any]) -> Any:
 def _report(damaged: list[InvalidLogError]) -> None:
     """Raise an error that names what is damaged, if anything is."""
     if damaged:
+        from refdelta.errors import InvalidLogError
+        from refdelta.operations.maintenance.history import damaged_log
+
         raise InvalidLogError(damaged_log(damaged))
 
 
@@ -185,6 +184,9 @@ def files(table: str, storage_options: dict[str, str], as_json: bool, version: s
 
     Of a damaged log, the files of the versions after the damage are shown, and the exit status is 1.
     """
+    from refdelta.arrow.python_values import python_rows
+    from refdelta.operations.maintenance.newest_files import NewestFiles
+
     damaged: list[InvalidLogError] = []
     at = None if version is None else named_version(version)
     if isinstance(at, str):
@@ -217,6 +219,8 @@ def log(table: str, storage_options: dict[str, str], as_json: bool, version: str
 
     Of a version with several transactions, it says of which ones each action is.
     """
+    from refdelta.core.log.paths import commit_key
+
     damaged: list[InvalidLogError] = []
     number = _version(table, storage_options, version)
     actions = _actions(store_of(table, storage_options), number, damaged)
@@ -238,6 +242,10 @@ def log(table: str, storage_options: dict[str, str], as_json: bool, version: str
 
 def _version(table: str, storage_options: dict[str, str], said: str | None) -> int:
     """The version that is asked for. Only a time needs the table to be read."""
+    from refdelta.core.log.paths import parse_log_name
+    from refdelta.engine.log.listing import list_log
+    from refdelta.errors import TableNotFoundError
+
     at = None if said is None else named_version(said)
     if isinstance(at, int):
         return at
@@ -253,6 +261,8 @@ def _version(table: str, storage_options: dict[str, str], said: str | None) -> i
 
 def _readable(name: str, value: Any) -> Any:
     """Times as times, deletion vectors by where they are; everything else as the log has it."""
+    from refdelta.core.log.footprint import MEMBERS
+
     if name in _TIMES and isinstance(value, int):
         return f"{value} ({moment(value)})"
     if name == "deletionVector":
@@ -266,6 +276,8 @@ def _readable(name: str, value: Any) -> Any:
 
 def _members(actions: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     """The lines of each member of a version, counted from 0; none without members."""
+    from refdelta.core.log.footprint import MEMBERS, lines_of_member
+
     infos = [action["commitInfo"] for action in actions if isinstance(action.get("commitInfo"), dict)]
     entries = infos[0].get(MEMBERS) if infos else None
     return [lines_of_member(one, len(actions)) or [] for one in entries] if isinstance(entries, list) else []
@@ -282,6 +294,12 @@ def _named_members(entries: list[Any]) -> str:
 
 def _vector(value: Any) -> Any:
     """``3 rows, deletion_vector_....bin, 36 bytes at 1``; as the log has it where it is none."""
+    import msgspec
+
+    from refdelta.core.log.actions import DeletionVectorDescriptor
+    from refdelta.core.rows.deletion_vector import InlineBytes, RelativeKey, locate
+    from refdelta.errors import InvalidLogError
+
     try:
         vector = msgspec.convert(value, DeletionVectorDescriptor)
         place = locate(vector)
@@ -296,6 +314,15 @@ def _vector(value: Any) -> Any:
 
 def _actions(store: Store, version: int, damaged: list[InvalidLogError]) -> list[dict[str, Any]]:
     """The actions of a version as its log file holds them, unknown fields included; bad lines go into ``damaged``."""
+    import msgspec
+
+    from refdelta.core.log.codec import BAD_INPUT
+    from refdelta.core.log.paths import commit_key
+    from refdelta.engine.log.listing import has_log
+    from refdelta.engine.parquet.files import store_errors
+    from refdelta.errors import InvalidLogError, StoreError, TableNotFoundError, VersionNotFoundError
+    from refdelta_storage import ObjectNotFoundError
+
     file = commit_key(version)
     try:
         with store_errors(f"read {file}"):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from refdelta import DeltaTable, arguments
-from refdelta.api.handle import handle_of
-from refdelta.api.optimizer import optimized
+from refdelta.cli.app import app
 from refdelta.cli.group import (
-    app,
     in_bytes,
     isolation_level,
     most_attempts,
@@ -24,10 +21,13 @@ from refdelta.cli.group import (
     properties,
 )
 from refdelta.cli.render import echo_json, echo_some, moved_over, say
-from refdelta.operations.layout.optimize import OptimizeRequest, planned
 from refdelta.status_line import StatusLine
-from refdelta.transaction.results import CommitResult, VacuumResult
 from refdelta.wording import counted, size
+
+if TYPE_CHECKING:
+    from refdelta import DeltaTable, arguments
+    from refdelta.operations.layout.optimize import OptimizeRequest
+    from refdelta.transaction.results import CommitResult, VacuumResult
 
 
 @app.command(
@@ -77,6 +77,10 @@ def optimize(
     No data changes, and readers notice nothing. On a table with deletion vectors neither do writers, unless rows are
     sorted.
     """
+    from refdelta.api.handle import handle_of
+    from refdelta.api.optimizer import optimized
+    from refdelta.operations.layout.optimize import OptimizeRequest
+
     others = {"--purge": purge, "--z-order-by": columns is not None, "--cluster": cluster}
     chosen = [name for name, given in others.items() if given]
     if len(chosen) > 1:
@@ -125,6 +129,9 @@ def _rewritten(result: CommitResult, seconds: float) -> str:
 
 
 def _as_planned(table: DeltaTable, request: OptimizeRequest) -> dict[str, Any]:
+    from refdelta.api.handle import handle_of
+    from refdelta.operations.layout.optimize import planned
+
     plan = planned(handle_of(table).newest_for_writing(), request)
     bins = [
         {"files": one.files.column("path").to_pylist(), "size_bytes": sum(one.files.column("size").to_pylist())}

@@ -22,8 +22,6 @@ from refdelta.errors import StoreError
 if TYPE_CHECKING:
     from refdelta import Change
 
-FORMATS = ("table", "csv", "json", "parquet")
-
 
 def limited(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:
     """The first ``limit`` rows of a stream; files after them are not read."""

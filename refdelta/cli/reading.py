@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from refdelta.cli.group import Command, app, at_a_version, names, on_a_table, open_table
-from refdelta.cli.output import FORMATS, echo_change, echo_rows, limited, write_rows
+from refdelta.cli.app import app
+from refdelta.cli.group import Command, at_a_version, names, on_a_table, open_table
 from refdelta.cli.render import echo_json, say
-from refdelta.errors import InvalidArgumentError
 from refdelta.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+FORMATS = ("table", "csv", "json", "parquet")
+"""The formats of rows that are printed."""
 
 _SHOWN = 20
 
@@ -152,6 +154,8 @@ def follow(
     removes or changes rows is an error then, unless an option says otherwise. With --json each change is one line:
     version, kind, position, app_version, app_id and rows. The position of the last line is where --since goes on.
     """
+    from refdelta.cli.output import echo_change, echo_rows
+
     known: str | int | None = int(since) if since is not None and since.lstrip("-").isdecimal() else since
     opened = open_table(table, storage_options, None)
     for change in opened.follow(known, timeout, columns=columns, filters=predicate, **options):
@@ -171,6 +175,8 @@ def _end(which: str, said: str | None) -> dict[str, Any]:
 
 
 def _print(rows: pa.RecordBatchReader, shape: str, limit: int | None, output: str | None) -> None:
+    from refdelta.cli.output import echo_rows, limited, write_rows
+
     if shape == "table":
         if echo_rows(rows, _SHOWN if limit is None else limit) and limit is None:
             say(f"... the first {_SHOWN} rows; --limit N shows more", err=True)
@@ -180,6 +186,8 @@ def _print(rows: pa.RecordBatchReader, shape: str, limit: int | None, output: st
 
 def _shape(shape: str | None, output: str | None, as_json: bool) -> str:
     """The format: as said, else by the output file's ending, else a table; combinations without sense are refused."""
+    from refdelta.errors import InvalidArgumentError
+
     if as_json and shape not in (None, "json"):
         raise InvalidArgumentError(f"--json and --format {shape} exclude each other")
     if shape is None and output is not None and not as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,10 +10,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-import msgspec
 
-from refdelta.arrow.python_values import time_text
-from refdelta.errors import printable
 from refdelta.wording import listed
 
 if TYPE_CHECKING:
@@ -30,6 +26,8 @@ _NARROWEST = 8  # columns of a cell that is cut
 
 def to_json(value: Any) -> str:
     """One JSON text on one line: times in ISO 8601, decimals as exact strings, bytes in base64, NaN as null."""
+    import msgspec
+
     return msgspec.json.encode(value, enc_hook=_plain).decode()
 
 
@@ -44,8 +42,17 @@ def say(text: str = "", *, err: bool = False, **style: Any) -> None:
         err: print it on standard error.
         style: as :func:`colored` takes it.
     """
-    shown = printable(text)
+    shown = escaped(text)
     click.echo(colored(shown, **style) if style else shown, err=err)
+
+
+def escaped(text: str) -> str:
+    """The text with escapes for control characters; see :func:`refdelta.errors.printable`."""
+    if text.isprintable():
+        return text
+    from refdelta.errors import printable
+
+    return printable(text)
 
 
 def say_painted(text: str) -> None:
@@ -55,6 +62,8 @@ def say_painted(text: str) -> None:
 
 def echo_json(value: Any) -> None:
     """Print one indented JSON document."""
+    import msgspec
+
     click.echo(msgspec.json.format(to_json(value), indent=2))
 
 
@@ -65,6 +74,8 @@ def echo_json_line(value: Any) -> None:
 
 def echo_json_list(values: Iterable[Any]) -> None:
     """Print a JSON list as :func:`echo_json` does, one value at a time; nothing if the first one is an error."""
+    import msgspec
+
     opening = "["
     for value in values:
         text = msgspec.json.format(to_json(value), indent=2)
@@ -84,20 +95,22 @@ def _plain(value: Any) -> Any:
 def cell(value: Any) -> str:
     """One value for people."""
     if isinstance(value, str):
-        return printable(value)
+        return escaped(value)
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
-    if isinstance(value, (int, float, decimal.Decimal, dt.date)):
+    if isinstance(value, (int, float, dt.date)) or type(value).__name__ == "Decimal":
         return str(value)
-    return printable(to_json(value))
+    return escaped(to_json(value))
 
 
 def moment(milliseconds: Any) -> str | None:
     """Milliseconds since 1970 as a readable time; other values unchanged."""
+    from refdelta.arrow.python_values import time_text
+
     if milliseconds is None:
         return None
     if type(milliseconds) is not int:
@@ -145,7 +158,7 @@ def echo_table(
     from rich.console import Console
 
     aligned = {at for at, name in enumerate(names) if name in set(right)}
-    heading = [printable(name) for name in names]
+    heading = [escaped(name) for name in names]
     texts = ([cell(value).expandtabs() for value in row] for row in rows)
     console = Console(file=sys.stdout, highlight=False)
     block, above, number = list(islice(texts, _MEASURED)), True, 0

@@ -10,23 +10,23 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
-from refdelta.cli.group import app, storage_options
-from refdelta.cli.render import colored, echo_json, echo_table, say, say_painted
-from refdelta.crosscheck import oracle
-from refdelta.demo import changes as demo_changes
-from refdelta.demo import groups as demo_groups
-from refdelta.demo import rows as demo_rows
-from refdelta.demo import run as demo
-from refdelta.demo import with_catalog as demo_catalog
-from refdelta.demo.run import TableLocation
-from refdelta.errors import printable
+from refdelta.cli.app import app
+from refdelta.cli.group import storage_options
+from refdelta.cli.render import colored, echo_json, echo_table, escaped, say, say_painted
 from refdelta.status_line import StatusLine
 from refdelta.wording import counted, size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refdelta.demo import changes as demo_changes
+    from refdelta.demo import rows as demo_rows
+    from refdelta.demo import run as demo
+    from refdelta.demo.run import TableLocation
 
 _HISTORY = 5
 
@@ -93,6 +93,9 @@ def run(
     threads append some flights each, by themselves and in a group. The exit status is 1 if a comparison fails. The
     tables stay for you to look at.
     """
+    from refdelta.demo import changes as demo_changes
+    from refdelta.demo import run as demo
+
     place = demo.fresh_place(path, storage_options)
     tables = demo_changes.places(place) if changes else {}
     source = demo.flights()
@@ -152,6 +155,9 @@ class Level:
 
 def _levels(tables: Mapping[str, TableLocation], source: pa.Table, writers: int, *, show: bool) -> list[Level]:
     """Write and change the tables of both isolation levels, and check them."""
+    from refdelta.demo import changes as demo_changes
+    from refdelta.demo import rows as demo_rows
+
     changed = []
     for changes in demo_changes.change_concurrently(tables, source, writers):
         checks = demo_changes.verify(tables[changes.level], source, changes)
@@ -172,6 +178,9 @@ def _levels(tables: Mapping[str, TableLocation], source: pa.Table, writers: int,
 
 def _with_catalog(place: TableLocation, source: pa.Table, writers: int, *, show: bool) -> list[demo.DemoCheck]:
     """Write the flights to a table of a catalog beside this one, and check it."""
+    from refdelta.demo import run as demo
+    from refdelta.demo import with_catalog as demo_catalog
+
     managed = demo_catalog.beside(place)
     Path(managed.uri).mkdir(parents=True)
     demo.create(managed, source)
@@ -188,6 +197,8 @@ def _with_catalog(place: TableLocation, source: pa.Table, writers: int, *, show:
 
 def _small_writers(place: TableLocation, source: pa.Table, *, show: bool) -> list[demo.DemoCheck]:
     """Let a hundred threads append to two tables beside this one, and check them."""
+    from refdelta.demo import groups as demo_groups
+
     outcomes, checks = demo_groups.append_small(place, source)
     if show:
         say(f"\n{demo_groups.WRITERS} threads of one program, an append each")
@@ -257,11 +268,13 @@ def _show_history(place: TableLocation) -> None:
 def _show_checks(checks: list[demo.DemoCheck]) -> None:
     for check in checks:
         mark = colored("FAIL", fg="red", bold=True) if check.problem else colored("  ok", fg="green")
-        say_painted(f" {mark}  {printable(check.what)}" + (f": {printable(check.problem)}" if check.problem else ""))
+        say_painted(f" {mark}  {escaped(check.what)}" + (f": {escaped(check.problem)}" if check.problem else ""))
 
 
 def _show_outcome(outcome: demo_changes.ChangesOutcome) -> None:
     """Show the updates and deletes of one table: their places in the serial order, and their conflicts."""
+    from refdelta.demo import changes as demo_changes
+
     conflicts = sum(len(change.conflicts) for change in outcome.changes)
     say(
         f"\n{outcome.level}: {counted(len(outcome.appends), 'append')}, "
@@ -287,6 +300,8 @@ def _show_outcome(outcome: demo_changes.ChangesOutcome) -> None:
 
 def _show_rows(rows: demo_rows.RowsOutcome, by_files: demo_rows.FileLevelReplay) -> None:
     """Show the changes of different rows, next to the same schedule with conflicts decided by files."""
+    from refdelta.demo import rows as demo_rows
+
     kinds = (demo_rows.UPDATE, demo_rows.DELETE, demo_rows.OPTIMIZE)
     counts = ", ".join(f"{rows.counted(kind)} {kind}" for kind in kinds)
     say(
@@ -317,6 +332,9 @@ def _second_opinion(
 
     ``others`` is what the tables beside it hold, by level.
     """
+    from refdelta.crosscheck import oracle
+    from refdelta.demo import run as demo
+
     if "://" in place.uri and spark_folder is None:
         return [], "it reads folders of this machine, and --spark-folder names none"
     folder = Path(spark_folder or place.uri)

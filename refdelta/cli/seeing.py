@@ -7,13 +7,12 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from refdelta.arrow.python_values import python_rows
-from refdelta.cli.group import app, named_version, on_a_table, open_table, store_of
-from refdelta.cli.output import limited
+from refdelta.cli.app import app
+from refdelta.cli.group import LEVELS, isolation_level, named_version, on_a_table, open_table, store_of
 from refdelta.cli.render import (
     cell,
     echo_json,
@@ -24,26 +23,23 @@ from refdelta.cli.render import (
     say_painted,
     without_colors,
 )
-from refdelta.core.conflicts.isolation import DEFAULT, IsolationLevel
-from refdelta.core.conflicts.matrix import Cell, PairExplanation, explain, matrix
-from refdelta.core.conflicts.rules import RULES
-from refdelta.wording import counted
+from refdelta.wording import counted, place_name
+
+if TYPE_CHECKING:
+    from refdelta import DeltaTable, arguments
+    from refdelta.core.conflicts.matrix import Cell, PairExplanation
+    from refdelta.operations.inspection.explanation import Explanation
 
 _SHOWN = 20
 
 
-class _Place(click.ParamType):  # type: ignore[type-arg] # click 8.2 takes no argument there
+def _place(text: str) -> int | tuple[int, int]:
     """A version, or a member of one: ``3``, ``3.1``."""
-
-    name = "version"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, int]:
-        """The version, or the version and the member."""
-        version, dot, member = str(value).partition(".")
-        numbers = [version, member] if dot else [version]
-        if not all(one.isascii() and one.isdecimal() and len(one) < 20 for one in numbers):
-            self.fail(f"{value!r} is no version such as 3, and no member of one such as 3.1", param, ctx)
-        return (int(version), int(member)) if dot else int(version)
+    version, dot, member = text.partition(".")
+    numbers = [version, member] if dot else [version]
+    if not all(one.isascii() and one.isdecimal() and len(one) < 20 for one in numbers):
+        raise click.UsageError(f"{text!r} is no version such as 3, and no member of one such as 3.1")
+    return (int(version), int(member)) if dot else int(version)
 
 
 @app.command(
@@ -51,23 +47,102 @@ class _Place(click.ParamType):  # type: ignore[type-arg] # click 8.2 takes no ar
         "why flights 12 15",
         "why flights 12.1 15",
         "why s3://bucket/flights 12 15 --json",
+        "why conflict.json",
+        "why flights --reads \"carrier = 'UA'\" --since 12",
     ),
 )
 @on_a_table
-@click.argument("a", type=_Place())
-@click.argument("b", type=_Place())
+@click.argument("places", metavar="[A B]", nargs=-1)
+@click.option("--reads", metavar="SQL", help="Instead of A and B: the rows that a transaction read.")
+@click.option("--since", type=click.IntRange(min=0), metavar="VERSION", help="With --reads: the version that it read.")
+@isolation_level
 def why(
-    table: str, storage_options: dict[str, str], as_json: bool, a: int | tuple[int, int], b: int | tuple[int, int]
+    table: str,
+    storage_options: dict[str, str],
+    as_json: bool,
+    places: tuple[str, ...],
+    reads: str | None,
+    since: int | None,
+    isolation: arguments.Isolation | None,
 ) -> None:
-    """Explain whether version B of TABLE would have conflicted with version A, had it begun before A.
+    """Explain why a transaction on TABLE failed, or would have conflicted with another one.
+
+    Of versions A and B: whether B would have conflicted with A, had it begun before A. 3.1 is member 1, counted from 0,
+    of a version 3 with several transactions; of 3, all of them are looked at.
+
+    Of a FILE in the place of A and B, or alone: the conflict that it holds, as error.conflict.as_json() writes it in
+    Python, and --json on the command line. The table is looked up by its address in the file unless TABLE names it.
+
+    With --reads and --since: with which later versions a transaction conflicts that read these rows at that version.
 
     The rules of commits are asked again, at both isolation levels, by rows and by files: which rule finds a conflict,
-    over which files and rows, or why there is none. Nothing is written. 3.1 is member 1, counted from 0, of a version 3
-    with several transactions; of 3, all of them are looked at.
+    over which files and rows, or why there is none. Nothing is written.
     """
-    from refdelta.api.explain import explain_conflict
+    if (reads is None) != (since is None):
+        raise click.UsageError("--reads and --since go together")
+    if isolation is not None and reads is None:
+        raise click.UsageError("--isolation goes with --reads")
+    if reads is not None and since is not None:
+        if places:
+            raise click.UsageError("--reads goes without A and B")
+        _why_reads(open_table(table, storage_options), reads, since, isolation, as_json=as_json)
+    elif len(places) == 2:
+        from refdelta import explain_conflict
 
-    found = explain_conflict(open_table(table, storage_options), a, b)
+        first, second = map(_place, places)
+        _show_explanation(explain_conflict(open_table(table, storage_options), first, second), as_json=as_json)
+    elif len(places) < 2:
+        file = places[0] if places else table
+        _show_explanation(_of_file(file, table if places else None, storage_options), as_json=as_json)
+    else:
+        raise click.UsageError("give two versions, A and B")
+
+
+def _of_file(file: str, table: str | None, storage_options: dict[str, str]) -> Explanation:
+    """The explanation of a conflict in a file, with what the table still has of it."""
+    from refdelta import explain_conflict
+    from refdelta.errors import ConflictDetails, DeltaError, InvalidArgumentError
+    from refdelta.operations.inspection.explanation import as_recorded
+    from refdelta_storage import StorageError
+
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise click.UsageError(
+            f"give two versions, A and B, or a file with a conflict: {file}: {error.strerror}"
+        ) from error
+    try:
+        conflict = ConflictDetails.from_json(data)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{file}: {error}") from error
+    if conflict.attempt is None and table is None:
+        return as_recorded(conflict, "the file does not name the table")
+    place = table or (conflict.attempt.uri if conflict.attempt is not None else "")
+    try:
+        return explain_conflict(open_table(place, storage_options), conflict)
+    except (DeltaError, StorageError) as error:
+        return as_recorded(conflict, f"the table could not be asked again: {error}")
+
+
+def _why_reads(
+    table: DeltaTable, reads: str, since: int, isolation: arguments.Isolation | None, *, as_json: bool
+) -> None:
+    from refdelta.api.explain import explain_reads
+
+    found = explain_reads(table, reads, since, isolation)
+    if as_json:
+        echo_json([one.as_dict() for one in found])
+        return
+    newest = table.version()
+    if not found:
+        say(f"no conflict: of the versions after {since}, up to {newest}, none concerns it", bold=True, fg="green")
+        return
+    _show_explanation(found[0], as_json=False)
+    if others := [place_name(one.winner.version or 0, one.winner.member) for one in found[1:]]:
+        say(f"further conflicts: version{'' if len(others) == 1 else 's'} {', '.join(others)}")
+
+
+def _show_explanation(found: Explanation, *, as_json: bool) -> None:
     if as_json:
         echo_json(found.as_dict())
         return
@@ -95,6 +170,7 @@ def timeline(
     Time runs downwards. A lane beside the trunk leaves it at the version that the transaction read, and comes back at
     the version that it became. Only the log is read, also if it is damaged or of other engines.
     """
+    from refdelta.arrow.python_values import python_rows
     from refdelta.operations.inspection.timeline import timeline as timeline_of
     from refdelta.operations.inspection.timeline import version_range
 
@@ -125,6 +201,9 @@ def diff(
     A row with - is one that A has, and B has not, or less often; with +, the other way round. Rows that only moved to
     other files are not shown. A and B are versions or times.
     """
+    from refdelta.arrow.python_values import python_rows
+    from refdelta.cli.output import limited
+
     handle = open_table(table, storage_options)
     found = handle.diff(named_version(before), named_version(after))
     summary = found.summary()
@@ -153,7 +232,6 @@ def _said(value: object) -> str:
 
 # --- which operations conflict ----------------------------------------------------------------------------------------
 
-_LEVELS = tuple(level.value for level in IsolationLevel)
 _TITLES = {
     True: "with row-level concurrency (deletion vectors, no partition columns)",
     False: "without row-level concurrency",
@@ -179,8 +257,8 @@ _KINDS = ((True, True), (False, True), (False, False))
 @click.option(
     "--isolation",
     metavar="LEVEL",
-    type=click.Choice(_LEVELS, case_sensitive=False),
-    help=f"With --explain: {' or '.join(_LEVELS)}; {DEFAULT.value} unless said.",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    help=f"With --explain: {' or '.join(LEVELS)}; {LEVELS[0]} unless said.",
 )
 @click.option(
     "--row-level/--no-row-level",
@@ -202,7 +280,9 @@ def conflicts(
     when they are asked: never, or can, where the two meet in rows, or in files that one of them read or removed.
     """
     if pair is not None:
-        found = explain(*pair, isolation or DEFAULT.value, row_level=bool(row_level), vectors=vectors)
+        from refdelta.core.conflicts.matrix import explain
+
+        found = explain(*pair, isolation or LEVELS[0], row_level=bool(row_level), vectors=vectors)
         if as_json:
             echo_json(asdict(found))
         else:
@@ -216,15 +296,17 @@ def conflicts(
         return
     for place, kind in enumerate(dict.fromkeys(by_rows for by_rows, _ in wanted)):
         say(("\n" if place else "") + _TITLES[kind])
-        echo_table(("one", "the other", "documented", *(f"here, {level}" for level in _LEVELS)), _rows(kind))
+        echo_table(("one", "the other", "documented", *(f"here, {level}" for level in LEVELS)), _rows(kind))
     say("\nWhere it says can, refdelta conflicts --explain UPDATE DELETE says when, and what is raised.")
 
 
 def _rows(row_level: bool) -> list[tuple[str, ...]]:
     """The cells of a matrix, as they are shown."""
+    from refdelta.core.conflicts.matrix import matrix
+
     pairs = zip(matrix(row_level=row_level), matrix(row_level=row_level, vectors=True), strict=True)
     return [
-        (pair.one, pair.other, pair.documented, *(_verdicts(pair, with_vectors, level) for level in _LEVELS))
+        (pair.one, pair.other, pair.documented, *(_verdicts(pair, with_vectors, level) for level in LEVELS))
         for pair, with_vectors in pairs
     ]
 
@@ -239,11 +321,15 @@ def _verdicts(pair: Cell, with_vectors: Cell, level: str) -> str:
 
 
 def _as_json(row_level: bool, vectors: bool) -> dict[str, Any]:
+    from refdelta.core.conflicts.matrix import matrix
+
     cells = [asdict(pair) for pair in matrix(row_level=row_level, vectors=vectors)]
     return {"row_level": row_level, "deletion_vectors": vectors, "cells": cells}
 
 
 def _show(found: PairExplanation) -> None:
+    from refdelta.core.conflicts.rules import RULES
+
     say(f"{found.ours}, after {found.winner} committed first, at {found.isolation}: {found.verdict}")
     say(f"  {found.sentence}")
     known = {rule.id: rule for rule in RULES}

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-import pyarrow as pa
 
-import refdelta
-from refdelta import DeltaTable
-from refdelta.cli.group import app, catalog_in_use, in_a_catalog, in_pairs, storage_options
-from refdelta.cli.output import echo_rows, write_rows
+from refdelta.cli.app import app
+from refdelta.cli.group import catalog_in_use, in_a_catalog, in_pairs, storage_options
 from refdelta.cli.render import cell, echo_json, echo_pairs, echo_table, moment, say
 
 _SHOWN = 100
@@ -35,6 +32,11 @@ def run(statement: str, names: dict[str, str], storage_options: dict[str, str], 
 
     Tables are named by their path, delta.`path`, by NAME=TABLE, or by their name in a catalog.
     """
+    import pyarrow as pa
+
+    import refdelta
+    from refdelta.cli.output import echo_rows, write_rows
+
     tables: dict[str, Any] = {**names}
     found = refdelta.sql(
         statement, catalog=catalog_in_use(storage_options), storage_options=storage_options or None, **tables
@@ -44,7 +46,7 @@ def run(statement: str, names: dict[str, str], storage_options: dict[str, str], 
             write_rows(found.to_reader(), "json", None)
         elif echo_rows(found.to_reader(), _SHOWN):
             say(f"... the first {_SHOWN} rows; --json has all", err=True)
-    elif isinstance(found, DeltaTable):
+    elif isinstance(found, refdelta.DeltaTable):
         _show({"table": found.table_uri, "version": found.version()}, as_json)
     elif found is not None:
         _show(found, as_json)

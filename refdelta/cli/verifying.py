@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
-from refdelta.cli.group import app, on_a_table, store_of
+from refdelta.cli.app import app
+from refdelta.cli.group import on_a_table, store_of
 from refdelta.cli.render import echo_json, say
-from refdelta.errors import DeltaError
 from refdelta.status_line import StatusLine
-from refdelta.verifier.report import Report
-from refdelta.verifier.run import SAMPLE, verify_store
+from refdelta.verifier import SAMPLE
 from refdelta.wording import counted
+
+if TYPE_CHECKING:
+    from refdelta.verifier.report import Report
 
 _UNSOUND, _UNKNOWN = 1, 2
 
@@ -47,6 +50,9 @@ def verify_table(
     Each finding names the clause of PROTOCOL.md that is broken, as spec_notes/clauses.md lists them. Nothing is
     written. Exit status: 0 where there is no error, 1 where there is one, 2 where the table cannot be verified.
     """
+    from refdelta.errors import DeltaError
+    from refdelta.verifier.run import verify_store
+
     if full and sample is not None:
         raise click.UsageError("--full and --sample exclude each other")
     start = time.monotonic()

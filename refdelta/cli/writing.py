@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
-from refdelta import DeltaTable, arguments, convert_to_deltalake, write_deltalake
+from refdelta.cli.app import app
 from refdelta.cli.group import (
-    app,
     catalog_in_use,
+    file_format,
     isolation_level,
     names,
     note,
@@ -24,10 +23,14 @@ from refdelta.cli.group import (
     table_properties,
     zone_of_times,
 )
-from refdelta.cli.inputs import InputOptions, file_format, one_character, open_inputs
 from refdelta.cli.render import echo_json, say
 from refdelta.status_line import StatusLine, watched
 from refdelta.wording import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refdelta import DeltaTable, arguments
 
 
 @app.command(
@@ -101,6 +104,9 @@ def write(
     CSV and JSON files have the types of the table that they go to; where there is none, the types are guessed from
     the beginning of the first file.
     """
+    from refdelta import write_deltalake
+    from refdelta.cli.inputs import InputOptions, one_character, open_inputs
+
     start = time.monotonic()
     target: str | DeltaTable = table
     place: dict[str, Any] = {"storage_options": storage_options or None, "outside": outside()}
@@ -143,6 +149,10 @@ def write(
 def _types(
     table: str | DeltaTable, storage_options: dict[str, str], schema_mode: arguments.SchemaMode | None
 ) -> pa.Schema | None:
+    import pyarrow as pa
+
+    from refdelta import DeltaTable
+
     options = storage_options or None
     if isinstance(table, DeltaTable):
         return None if schema_mode == "overwrite" else pa.schema(table.schema())
@@ -181,6 +191,8 @@ def convert(
     message: str | None,
 ) -> None:
     """Make a table of the Parquet files in TABLE. They are not changed; only the log is written."""
+    from refdelta import convert_to_deltalake
+
     only_by_path("convert")
     start = time.monotonic()
     result = convert_to_deltalake(

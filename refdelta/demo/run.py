@@ -31,6 +31,7 @@ from refdelta.api.writer import write_deltalake
 from refdelta.engine.log.location import open_location
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
+from refdelta.racing.crew import start
 from refdelta.status_line import StatusLine
 from refdelta.transaction.options import CommitProperties
 from refdelta.transaction.time_travel import Version
@@ -209,7 +210,7 @@ def write_concurrently(place: TableLocation, source: pa.Table, writers: int) -> 
 def running(processes: Sequence[Any]) -> Iterator[None]:
     """Start processes, and end them when the block is left."""
     for process in processes:
-        process.start()
+        start(process)
     try:
         yield
     finally:

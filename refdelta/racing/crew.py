@@ -23,6 +23,17 @@ _LOOK_SECONDS = 0.2
 _NEVER = float("inf")
 
 
+def start(worker: Any) -> None:
+    """Start a process or a thread that Ctrl-C does not reach. It reaches all processes of a terminal, also while they
+    import their modules; the one that started them ends them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        worker.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class RaceFailedError(DeltaError):
     """A writer failed or died, or the table is not in the state that the writers reported."""
 
@@ -101,13 +112,13 @@ class Crew:
             ours, theirs = context.Pipe()
             self._lines.append(ours)
             self._ends.append(theirs)
-            given = (theirs, self._taken, not threads)
-            start = threading.Thread if threads else context.Process
-            self._members.append(start(target=_member, args=given, name=f"writer-{number + 1}", daemon=True))
+            given = (theirs, self._taken)
+            kind = threading.Thread if threads else context.Process
+            self._members.append(kind(target=_member, args=given, name=f"writer-{number + 1}", daemon=True))
 
     def __enter__(self) -> Self:
         for member, end in zip(self._members, self._ends, strict=True):
-            member.start()
+            start(member)
             if not self.threads:
                 end.close()  # the process has its own: where that ends, so does the line
         return self
@@ -192,12 +203,8 @@ class Crew:
         return said.told
 
 
-def _member(line: Any, taken: Any, alone: bool) -> None:
+def _member(line: Any, taken: Any) -> None:
     """One member: gets a job, prepares it, waits for the start, sends the result, and repeats until the pool ends."""
-    if alone:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # Ctrl-C reaches all processes of a terminal; the parent ends this one
     try:
         while True:
             job = line.recv()

@@ -15,6 +15,7 @@ from refdelta.engine.log.state import adds_table, removes_table
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import DeltaError, InvalidArgumentError
 from refdelta.table.types import parse_schema
+from refdelta.verifier import SAMPLE
 from refdelta.verifier.adds import AddCheck
 from refdelta.verifier.change_files import version_change
 from refdelta.verifier.checkpoints import CheckpointCheck
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from refdelta.verifier.log_files import Checkpoint
     from refdelta.verifier.moved_rows import Compaction
     from refdelta_storage.base import Store
-
-
-SAMPLE = 100
-"""The number of data files that are read by default."""
 
 
 @runtime_checkable

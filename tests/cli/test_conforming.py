@@ -7,7 +7,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from refdelta.cli import conforming
 from refdelta.conformance import Result, engines, run
 from refdelta.conformance.cases import CORPUS, cases
 from refdelta.conformance.runner import ERROR, WRONG
@@ -46,7 +45,7 @@ def test_errors_and_wrong_cases_are_counted_apart(cli, monkeypatch):
         for case, status in zip(asked, (ERROR, WRONG), strict=True):
             told(Result(case, "refdelta", status))
 
-    monkeypatch.setattr(conforming, "run", run_two)
+    monkeypatch.setattr("refdelta.conformance.run", run_two)
     called = cli("conformance", "--engine", "refdelta", "--case", "lost-update")
     assert (called.status, called.err) == (
         1,

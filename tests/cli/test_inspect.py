@@ -254,7 +254,7 @@ def test_history_as_json_is_printed_commit_by_commit(cli, table, monkeypatch):
             yield {"version": version, "nested": {"a": [1, 2]}}
         raise InvalidLogError("broken off")
 
-    monkeypatch.setattr("refdelta.cli.inspect.recorded_history", recorded)
+    monkeypatch.setattr("refdelta.operations.maintenance.history.recorded_history", recorded)
     result = cli("history", table, "--json")
     assert result.status == 1
     assert json.loads(result.out + "]") == [{"version": version, "nested": {"a": [1, 2]}} for version in (2, 1)]
