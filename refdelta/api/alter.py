@@ -41,6 +41,9 @@ class TableAlterer:
     def __init__(self, handle: Handle):
         self._handle = handle
 
+    def __repr__(self) -> str:
+        return f"<ALTER TABLE {self._handle.store.uri}: add_columns(), set_table_properties() and others>"
+
     def _alter(
         self,
         options: StatementOptions,

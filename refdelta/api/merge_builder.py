@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from refdelta.api.awaiting import awaitable
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.merge.plan import Kind, MergeClause, When
+from refdelta.transaction.ownership import caller
 
 if TYPE_CHECKING:
     from refdelta.operations.merge.plan import MergeRequest
@@ -22,6 +25,8 @@ class TableMerger(Generic[Result]):
     Clauses are tried in the order of the calls; the first one whose predicate is true applies to the row. Of several
     clauses of one kind only the last may lack a predicate. Expressions name columns with the alias of the table or of
     the source; the alias may be left out if only one of the two has such a column.
+
+    Nothing happens before :meth:`execute`. A builder that is dropped without it gives a ``UserWarning``.
 
     Example::
 
@@ -38,6 +43,21 @@ class TableMerger(Generic[Result]):
         self._run = run
         self._clauses: list[MergeClause] = []
         self._done = False
+        self._began = caller()
+
+    def __repr__(self) -> str:
+        clauses = ", ".join(f"when {one.when} {one.kind}" for one in self._clauses) or "no clauses yet"
+        state = "it ran" if self._done else "execute() runs it"
+        return f"<MERGE on {self._request.predicate!r}: {clauses}; {state}>"
+
+    def __del__(self) -> None:
+        # Without a field if the constructor raised, and without modules at the end of the interpreter.
+        if getattr(self, "_done", True) or sys.is_finalizing():
+            return
+        file, line = self._began or ("", 0)
+        warnings.warn_explicit(
+            "a MERGE was dropped without execute(): it changed nothing", UserWarning, file or "<unknown>", line
+        )
 
     def when_matched_update(self, updates: Mapping[str, str], predicate: str | None = None) -> Self:
         """Update the rows of the table that match a row of the source (WHEN MATCHED THEN UPDATE).
@@ -169,8 +189,10 @@ class TableMerger(Generic[Result]):
         except_cols: Sequence[str] | None = None,
     ) -> Self:
         if isinstance(except_cols, str):
+            self._done = True
             raise InvalidArgumentError(f"except_cols must be a list of column names, not the string {except_cols!r}")
         if values is not None and not isinstance(values, Mapping):
+            self._done = True
             raise InvalidArgumentError(f"updates must be a mapping of column names to SQL, not {values!r}")
         given: Any = None if values is None else dict(values)
         self._clauses.append(MergeClause(when, kind, predicate, given, tuple(except_cols or ())))

@@ -35,6 +35,9 @@ class TableOptimizer:
     def __init__(self, handle: Handle):
         self._handle = handle
 
+    def __repr__(self) -> str:
+        return f"<OPTIMIZE of {self._handle.store.uri}: compact(), z_order(), cluster()>"
+
     def compact(
         self,
         partition_filters: Any = None,

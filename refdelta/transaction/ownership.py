@@ -32,7 +32,7 @@ class OwnedFiles:
         self.store = store
         self.files: list[Add | Cdc] = []
         self.process = os.getpid()
-        self.began = _caller()
+        self.began = caller()
 
     @property
     def inherited(self) -> bool:
@@ -62,7 +62,8 @@ class OwnedFiles:
         abort_files(self.store, files)
 
 
-def _caller() -> tuple[str, int] | None:
+def caller() -> tuple[str, int] | None:
+    """The file and line of the innermost call from outside of this package; None if there is none."""
     frame = sys._getframe(2)  # noqa: SLF001 - the only way to it that is fast
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "refdelta":
         frame = frame.f_back  # type: ignore[assignment]

@@ -98,7 +98,7 @@ def test_arguments_without_effect_warn_once(tmp_path, monkeypatch):
         compat.write_deltalake(str(tmp_path), ROWS, mode="append", writer_properties=properties)
     table = compat.DeltaTable(str(tmp_path))
     with pytest.warns(UserWarning, match="streamed_exec has no effect"):
-        table.merge(ROWS, "source.id = target.id", streamed_exec=False)
+        table.merge(ROWS, "source.id = target.id", streamed_exec=False).when_matched_delete().execute()
 
 
 def test_nanoseconds_cannot_be_switched_on():
