@@ -1,4 +1,4 @@
-"""A table as a pyarrow ``Dataset``: its live files as fragments, on a disk or through the table's store."""
+"""A table as a pyarrow ``Dataset``: its live files as fragments, which are opened when they are read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from refdelta.arrow.scanner import reader_of
 from refdelta.arrow.schema import large_schema
 from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
+from refdelta.engine.scan.guarantees import guarantees
 from refdelta.engine.scan.scan import missing_files, plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from refdelta.engine.log.snapshot import Snapshot
+    from refdelta.engine.scan.foreign import Footers
     from refdelta.engine.scan.scan import Scan
     from refdelta_storage.base import Store
 
@@ -40,13 +44,16 @@ def dataset_of(
     if partitions is not None and scan.plan.row_filter is not None:
         raise InvalidArgumentError("partitions must be a condition on partition columns alone")
     foreign = ForeignFiles(scan.store, replace(scan.plan, row_filter=None, filter_columns=()), scan_files(scan))
-    with missing_files(scan.store, snapshot.version):
-        problem = foreign.problem(PYARROW)
+    problem = foreign.problem_in_log(PYARROW)
     if problem is not None:
-        raise InvalidArgumentError(
-            f"a pyarrow dataset cannot read this table: {problem}; use to_polars(), to_duckdb() or scan()"
-        )
+        raise _refused(problem)
     return dataset_over(scan, foreign, filesystem, parquet_read_options, schema, as_large_types=as_large_types)
+
+
+def _refused(problem: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"a pyarrow dataset cannot read this table: {problem}; use to_polars(), to_duckdb() or scan()"
+    )
 
 
 def dataset_over(
@@ -58,21 +65,24 @@ def dataset_over(
     *,
     as_large_types: bool = False,
 ) -> ds.Dataset:
-    """A dataset over files that pyarrow reads right. The other arguments are those of ``to_pyarrow_dataset``."""
+    """A dataset over files in which the log shows no problem for pyarrow. The other arguments are those of
+    ``to_pyarrow_dataset``.
+
+    No file is opened. The footer of a file is looked at when pyarrow opens the file.
+    """
     read_format = ds.ParquetFileFormat(
         read_options=parquet_read_options,
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
     )
-    local = filesystem is None and foreign.local
-    place = pa_fs.LocalFileSystem() if local else _file_system(scan.store, filesystem)
-    fragments = []
-    for file, path in zip(foreign.files, foreign.paths, strict=True):
-        condition = ds.scalar(True)
-        for name, value in file.partition_values.items():
-            condition = condition & (ds.field(name) == value if value.is_valid else ds.field(name).is_null())
-        fragments.append(read_format.make_fragment(path if local else file.key, place, partition_expression=condition))
-    kind = PythonFilesDataset if _in_python(place) else ds.FileSystemDataset
-    return kind(fragments, _schema(scan.schema, schema, as_large_types, read_format), read_format, place)
+    sizes = {file.key: file.size for file in foreign.files}
+    files = _TableFiles(scan.store, scan.snapshot.version, foreign.footers, _file_system(filesystem), sizes)
+    place = pa_fs.PyFileSystem(files)
+    shown = _schema(scan.schema, schema, as_large_types, read_format)
+    fragments = [
+        read_format.make_fragment(file.key, place, partition_expression=condition)
+        for file, condition in zip(foreign.files, guarantees(scan, foreign.files, shown), strict=True)
+    ]
+    return TableDataset(fragments, shown, read_format, place)
 
 
 def _schema(own: pa.Schema, given: pa.Schema | None, large: bool, read_format: ds.ParquetFileFormat) -> pa.Schema:
@@ -87,24 +97,17 @@ def _schema(own: pa.Schema, given: pa.Schema | None, large: bool, read_format: d
     )
 
 
-def _file_system(store: Store, given: Any) -> pa_fs.FileSystem:
+def _file_system(given: Any) -> pa_fs.FileSystem | None:
     if given is None:
-        return pa_fs.PyFileSystem(_StoreFiles(store))
+        return None
     if isinstance(given, str):
         root, path = pa_fs.FileSystem.from_uri(given)
         return pa_fs.SubTreeFileSystem(path, root)
     return given if isinstance(given, pa_fs.FileSystem) else pa_fs.PyFileSystem(pa_fs.FSSpecHandler(given))
 
 
-def _in_python(place: pa_fs.FileSystem) -> bool:
-    """True if a file system reads by Python code."""
-    while isinstance(place, pa_fs.SubTreeFileSystem):
-        place = place.base_fs
-    return isinstance(place, pa_fs.PyFileSystem)
-
-
-class PythonFilesDataset(ds.FileSystemDataset):  # type: ignore[misc]
-    """A dataset over files that Python code reads, whose scanners make readers without a deadlock.
+class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
+    """A dataset over files that Python code opens, whose scanners make readers without a deadlock.
 
     DuckDB, and others, read a dataset by ``scanner(...).to_reader()``; :mod:`refdelta.arrow.scanner` has the reason.
     """
@@ -113,26 +116,26 @@ class PythonFilesDataset(ds.FileSystemDataset):  # type: ignore[misc]
         """A scan of the dataset, with the arguments of :meth:`pyarrow.dataset.Dataset.scanner`.
 
         Returns:
-            A :class:`PythonFilesScanner`. For ``use_threads`` alone, a scanner of pyarrow: ``write_dataset`` asks for
+            A :class:`TableScanner`. For ``use_threads`` alone, a scanner of pyarrow: ``write_dataset`` asks for
             it so, takes nothing else, and does not make a reader.
         """
         found = super().scanner(*arguments, **options)
-        return found if not arguments and options.keys() == {"use_threads"} else PythonFilesScanner(found)
+        return found if not arguments and options.keys() == {"use_threads"} else TableScanner(found)
 
-    def replace_schema(self, schema: pa.Schema) -> PythonFilesDataset:
+    def replace_schema(self, schema: pa.Schema) -> TableDataset:
         """A copy with another schema. Errors as for :meth:`pyarrow.dataset.Dataset.replace_schema`."""
         replaced = super().replace_schema(schema)
         # pyarrow has no other access to the filter of a dataset, with which it shows no fragments.
         options, replaced._scan_options = replaced._scan_options, {}  # noqa: SLF001
-        made = PythonFilesDataset(*replaced.__reduce__()[1])
+        made = TableDataset(*replaced.__reduce__()[1])
         made._scan_options = options
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PythonFilesDataset, super().__reduce__()[1]
+        return TableDataset, super().__reduce__()[1]
 
 
-class PythonFilesScanner:
+class TableScanner:
     """A scanner of pyarrow, with its methods and properties, but for ``to_reader``. It is an Arrow stream, too."""
 
     def __init__(self, scanner: ds.Scanner):
@@ -149,14 +152,35 @@ class PythonFilesScanner:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
-class _StoreFiles(pa_fs.FileSystemHandler):  # type: ignore[misc]
-    """The objects of a store as files that can be read, by their keys."""
+class _TableFiles(pa_fs.FileSystemHandler):  # type: ignore[misc]
+    """The data files of a table, by their keys, as files that can be read if pyarrow reads them right.
 
-    def __init__(self, store: Store):
-        self._store = store
+    Args:
+        store: the table's folder.
+        version: the version that is read, for errors.
+        footers: what is known of the files' footers.
+        place: a file system whose root is the table's folder; None for the store.
+        sizes: the sizes of files in bytes by the log, which save requests.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        version: int,
+        footers: Footers,
+        place: pa_fs.FileSystem | None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        self._store, self._version, self._footers, self._place = store, version, footers, place
+        self._sizes = sizes or {}
+        self._fit: set[str] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the sizes: each fragment that is sent to another process has this with it.
+        return _TableFiles, (self._store, self._version, self._footers, self._place)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _StoreFiles) and self._store is other._store
+        return isinstance(other, _TableFiles) and self._store is other._store and self._place == other._place
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -170,7 +194,7 @@ class _StoreFiles(pa_fs.FileSystemHandler):  # type: ignore[misc]
         return path
 
     def get_file_info(self, paths: list[str]) -> list[pa_fs.FileInfo]:
-        return [self._info(path) for path in paths]
+        return [self._info(path) for path in paths] if self._place is None else self._place.get_file_info(paths)
 
     def _info(self, path: str) -> pa_fs.FileInfo:
         try:
@@ -183,10 +207,23 @@ class _StoreFiles(pa_fs.FileSystemHandler):  # type: ignore[misc]
         raise NotImplementedError("the files of a table are those of its log")
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        try:
-            return pa.PythonFile(self._store.open_input(path), mode="r")
-        except ObjectNotFoundError as error:
-            raise missing_file(path) from error
+        with missing_files(self._store, self._version):
+            if path not in self._fit:
+                problem = self._footers.problem(path, self._sizes.get(path))
+                if problem is not None:
+                    raise _refused(problem)
+                self._fit.add(path)
+            try:
+                return self._opened(path)
+            except (FileNotFoundError, ObjectNotFoundError) as error:
+                raise missing_file(path) from error
+
+    def _opened(self, path: str) -> pa.NativeFile:
+        if self._place is not None:
+            return self._place.open_input_file(path)
+        local = self._store.local_path(path)
+        # Arrow reads a file of the system without the interpreter's lock.
+        return pa.PythonFile(self._store.open_input(path), mode="r") if local is None else pa.OSFile(local, mode="r")
 
     open_input_stream = open_input_file
 

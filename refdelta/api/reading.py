@@ -528,6 +528,8 @@ class Reading:
     ) -> pyarrow.dataset.Dataset:
         """A pyarrow ``Dataset`` whose fragments are the live files of this version, with deltalake's arguments.
 
+        No file is opened. Afterwards, conditions leave files out by partition values and by the bounds in the log.
+
         Args:
             partitions: a condition on partition columns, as for :meth:`scan`; None for all files.
             filesystem: a file system of pyarrow or fsspec, or its URI, whose root is the table's folder; None for the
@@ -541,7 +543,7 @@ class Reading:
         Raises:
             InvalidArgumentError: a dataset would read the table wrongly: deletion vectors, column mapping, a column
                 of another name in a file, or of a type that pyarrow does not cast to the table's. The message says
-                which.
+                which. What only a footer shows is an error when the file is read.
 
         Example::
 

@@ -355,7 +355,7 @@ def test_the_footers_of_one_form_are_opened_once(tmp_path, monkeypatch):
     assert len(opened) == 2
     assert odd.name in opened
     with pytest.raises(errors.InvalidArgumentError, match=rf"{odd.name} is stored as 'ID'"):
-        table.to_pyarrow_dataset()
+        table.to_pyarrow_dataset().to_table()
     odd.unlink()
     with pytest.raises(Exception, match=rf"{odd.name}.*does not exist"):
         table.to_polars().collect()
@@ -464,7 +464,7 @@ def test_files_in_another_layout_of_arrow(tmp_path, layout):
         assert dataset.to_table(filter=pc.field("text") == "c")["id"].to_pylist() == [3]
     else:
         with pytest.raises(errors.InvalidArgumentError, match=r"'text' of .* is stored in a type that pyarrow cannot"):
-            table.to_pyarrow_dataset()
+            table.to_pyarrow_dataset().to_table()
     assert [rows.sort_by("id").to_pydict() for rows in found] == [values] * len(found)
     table.delete("id = 2")
     assert DeltaTable(tmp_path).to_polars().collect()["id"].to_list() == [1, 3]

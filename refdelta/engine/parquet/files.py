@@ -113,7 +113,7 @@ def open_parquet(
         store: the table's folder.
         key: the object.
         size: its size in bytes by the log, which saves a request.
-        footer_only: whether nothing but the footer will be read.
+        footer_only: whether nothing but the footer will be read, which is one request.
         options: for ``ParquetFile``.
     """
     from refdelta.engine.parquet.limits import BoundedParquetFile  # an append reads no Parquet
@@ -125,7 +125,7 @@ def open_parquet(
             return BoundedParquetFile(pa.BufferReader(data), functools.partial(_bytes_at, data), **options)
         local = pa.OSFile(path)
         return BoundedParquetFile(local, lambda start, length: local.read_at(length, start), **options)
-    if store.capabilities.remote:
+    if store.capabilities.remote or footer_only:
         from refdelta.engine.parquet.ranged import open_ranged
 
         return open_ranged(store, key, size, footer_only=footer_only, **options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -78,6 +78,7 @@ class ForeignFiles:
 
     The log cannot replace the footers: it says neither how a writer spelled a column, nor its type in the file, nor
     whether dates are in the old calendar. Most files of a table have footers of one form, which is worked out once.
+    A pyarrow dataset has each footer read when its file is opened, by :attr:`footers`.
 
     Attributes:
         store: the table's folder.
@@ -91,6 +92,10 @@ class ForeignFiles:
 
     def problem(self, engine: str) -> str | None:
         """The reason for which an engine would read these files wrongly, or not at all; None if it reads them right."""
+        return self.problem_in_log(engine) or self._problem_in_footers(engine)
+
+    def problem_in_log(self, engine: str) -> str | None:
+        """Same as :meth:`problem`, but no footer is read, so that None means only that the log shows no problem."""
         vectors = any(file.deletion_vector is not None for file in self.files)
         if engine == PYARROW and vectors:
             return "it has deletion vectors, which a dataset cannot apply"
@@ -109,11 +114,17 @@ class ForeignFiles:
             return f"column {odd!r} has a map"
         if engine == DUCKDB and has_inner_floats(fields):
             return "a struct has floating-point numbers, of which DuckDB would lose NaN"
+        if engine == PYARROW and self.files:
+            return next(filter(None, map(_mapped_name, self._stored)), None)
+        return None
+
+    def _problem_in_footers(self, engine: str) -> str | None:
         found, problem = self._found
         if problem is not None:
             return problem
         if engine == PYARROW:
-            return self._not_for_pyarrow(found)
+            problems = (_not_for_pyarrow(one.file.key, one.columns, self.plan) for one in found)
+            return next(filter(None, problems), None)
         odd = next((f"column {one.columns.cast!r} of {one.file.key}" for one in found if one.columns.cast), None)
         if odd is not None:
             return f"{odd} is stored as another type"
@@ -143,38 +154,60 @@ class ForeignFiles:
         """The files, if they are fit for some engine."""
         return self._found[0]
 
+    @property
+    def _stored(self) -> list[StructField]:
+        return [item for item in self.plan.read if item.name not in self.plan.partition_columns]
+
+    @cached_property
+    def footers(self) -> Footers:
+        """What is known of the files' footers."""
+        return Footers(self.store, self.plan)
+
     @cached_property
     def _found(self) -> tuple[list[ForeignFile], str | None]:
         """The files, and the reason for which one is not fit."""
-        footers, tasks = _Footers(self.store, self.plan), list(zip(self.files, self.paths, strict=True))
+        tasks = list(zip(self.files, self.paths, strict=True))
         executor = ThreadExecutor.for_store(self.store) if self.store.capabilities.remote else None
         run = map if executor is None or self.local else executor.map
+
+        def look(task: tuple[ScanFile, str | None]) -> ForeignFile:
+            file, path = task
+            return ForeignFile(file, path, self.footers.look(file.key, file.size, path))
+
         try:
-            return [*run(footers.look, tasks)], None
+            return [*run(look, tasks)], None
         except _UnfitFileError as error:
             return [], str(error)
 
-    def _not_for_pyarrow(self, found: Sequence[ForeignFile]) -> str | None:
-        for one in found:
-            for item, name in zip(self.plan.read, one.names, strict=True):
-                if name not in (None, item.name):
-                    return f"column {item.name!r} of {one.file.key} is stored as {name!r} (column mapping or case)"
-            if one.columns.uncast is not None:
-                return (
-                    f"column {one.columns.uncast!r} of {one.file.key} is stored in a type that pyarrow cannot read as "
-                    "the table's"
-                )
+
+def _mapped_name(item: StructField) -> str | None:
+    """The reason for which pyarrow, which knows logical names only, does not find a column or a field of it."""
+    if physical_name(item) != item.name:
+        return f"column {item.name!r} is stored as {physical_name(item)!r} (column mapping)"
+    return f"column {item.name!r} has fields by other names (column mapping)" if _has_mapped_fields(item) else None
+
+
+def _not_for_pyarrow(key: str, columns: FileColumns, plan: ReadPlan) -> str | None:
+    for item, name in zip(plan.read, columns.names, strict=True):
+        if name not in (None, item.name):
+            return f"column {item.name!r} of {key} is stored as {name!r} (column mapping or case)"
+    if columns.uncast is None:
         return None
+    return f"column {columns.uncast!r} of {key} is stored in a type that pyarrow cannot read as the table's"
 
 
 class _UnfitFileError(Exception):
     """The reason for which a file is not fit."""
 
 
-class _Footers:
+class Footers:
     """The columns of files by their footers. Footers of one form differ in their row groups only: the first one is
     parsed, and the bytes of the others are compared with it. Footers of local files are remembered; others are not,
-    since each costs a request.
+    since each costs a request. Thread-safe.
+
+    Args:
+        store: the table's folder.
+        plan: the columns that are wanted.
     """
 
     def __init__(self, store: Store, plan: ReadPlan):
@@ -182,28 +215,56 @@ class _Footers:
         self._stored = [item for item in plan.read if item.name not in plan.partition_columns]
         self._forms: list[tuple[FooterForm, FileColumns]] = []
 
-    def look(self, task: tuple[ScanFile, str | None]) -> ForeignFile:
-        """Look at the footer of a file with a local path, or None. Raises ``_UnfitFileError``."""
-        file, path = task
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Footers, (self._store, self._plan)  # the forms are found again
+
+    def problem(self, key: str, size: int | None) -> str | None:
+        """The reason for which pyarrow would read a file wrongly; None if it reads it right.
+
+        Args:
+            key: the file.
+            size: its size in bytes by the log, or None.
+
+        Raises:
+            DataFileError: it cannot be read as Parquet.
+            DataFileNotFoundError: it does not exist.
+            StoreError: the store fails.
+        """
+        try:
+            return _not_for_pyarrow(key, self.look(key, size, self._store.local_path(key)), self._plan)
+        except _UnfitFileError as error:
+            return str(error)
+
+    def look(self, key: str, size: int | None, path: str | None) -> FileColumns:
+        """Look at the footer of a file.
+
+        Args:
+            key: the file.
+            size: its size in bytes by the log, or None.
+            path: its path on a local disk, or None.
+
+        Raises:
+            _UnfitFileError: no engine but this one reads it right. Other errors as for :meth:`problem`.
+        """
         if path is None:
-            return ForeignFile(file, path, self._columns(file, None))
-        with data_errors(file.key):
+            return self._columns(key, size, None)
+        with data_errors(key):
             footer = read_footer(path)
         for form, columns in self._forms:
             if footer is not None and form.matches(footer):
-                return ForeignFile(file, path, columns)
-        return ForeignFile(file, path, self._columns(file, footer))
+                return columns
+        return self._columns(key, size, footer)
 
-    def _columns(self, file: ScanFile, footer: bytes | None) -> FileColumns:
-        with data_errors(file.key), open_parquet(self._store, file.key, file.size, footer_only=True) as parquet:
+    def _columns(self, key: str, size: int | None, footer: bytes | None) -> FileColumns:
+        with data_errors(key), open_parquet(self._store, key, size, footer_only=True) as parquet:
             schema, metadata = parquet.schema_arrow, parquet.metadata
             if len({name.lower() for name in schema.names}) < len(schema.names):
-                raise _UnfitFileError(f"{file.key} has columns whose names differ in case alone")
+                raise _UnfitFileError(f"{key} has columns whose names differ in case alone")
             try:
                 calendar = legacy_calendar(metadata)
                 sources = plan_columns(schema, self._stored, by_id=self._plan.by_id, calendar=calendar)
             except (UnsupportedTypeError, ValueError) as error:
-                raise _UnfitFileError(f"{file.key}: {error}") from error
+                raise _UnfitFileError(f"{key}: {error}") from error
         cast = uncast = None
         for item, source in zip(self._stored, sources, strict=True):
             if source.convert is None or source.name is None:
@@ -211,11 +272,11 @@ class _Footers:
             kind = schema.field(source.name).type
             if pt.is_nested(kind) and (self._plan.by_id or _has_mapped_fields(item)):
                 # A field of this name may be one that was dropped.
-                raise _UnfitFileError(f"column {item.name!r} of {file.key} has fields by other names (column mapping)")
+                raise _UnfitFileError(f"column {item.name!r} of {key} has fields by other names (column mapping)")
             same = same_content(kind, source.type)
             castable = arrow_casts(kind, source.type) and not compares_views(kind)
             if calendar or padder(item) or not (same or castable):
-                raise _UnfitFileError(f"column {item.name!r} of {file.key} is stored as another type")
+                raise _UnfitFileError(f"column {item.name!r} of {key} is stored as another type")
             cast = cast or (None if same else item.name)
             uncast = uncast or (None if castable else item.name)
         by_name = {item.name: source.name for item, source in zip(self._stored, sources, strict=True)}
