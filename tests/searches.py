@@ -64,6 +64,10 @@ def _tests(*arguments: str) -> tuple[str, ...]:
 
 
 SEARCHES: Final = {
+    "names": Search(
+        "the names of deltalake that libraries on PyPI take, into tests/compat/library_names.toml (ARGS='polars dlt')",
+        ("tests/compat/names.py",),
+    ),
     "histories": Search(
         "delta-spark writes random histories of tables, which are read, compared and verified (15 s each; ARGS=0-99)",
         _tests("tests/oracle/test_random_tables.py"),

@@ -9,7 +9,6 @@ which are in ``delta_rs_reasons.toml``. With ``--deltalake`` the tests run on de
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import tomllib
@@ -18,20 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from refdelta import compat
-
-
-def map_modules() -> None:
-    """Make the compat module importable as ``deltalake``, with the switches of nanoseconds that the tests import."""
-    compat.install()
-    switches: dict[str, Any] = {
-        "_NANOSECOND_TIMESTAMPS": False,
-        "_disable_nanosecond_timestamps": lambda: None,
-        "_nanosecond_timestamps_enabled": lambda: False,
-        "_set_cast_nanos_timestamps_to_micros": lambda _: None,
-    }
-    for name in ("deltalake", "deltalake._internal"):
-        vars(importlib.import_module(name)).update(switches)
-
 
 REASONS = Path(__file__).with_name("delta_rs_reasons.toml")
 
@@ -57,7 +42,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 if __name__ != "__main__":  # pytest imports this module as a plugin, before the tests' conftest.py
-    map_modules()
+    compat.install()
 else:
     import pytest
 

@@ -36,6 +36,17 @@ def enable_nanosecond_timestamps() -> None:
     raise DeltaError("refdelta stores timestamps in microseconds; nanoseconds are not supported")
 
 
+_NANOSECOND_TIMESTAMPS = False
+
+
+def _nanosecond_timestamps_enabled() -> bool:
+    return _NANOSECOND_TIMESTAMPS
+
+
+def _disable_nanosecond_timestamps() -> None:
+    """Do nothing: nanoseconds are never enabled."""
+
+
 def init_tracing(endpoint: str | None = None) -> None:
     """Warn that refdelta sends no traces, to this endpoint or another."""
     no_effect(f"init_tracing(endpoint={endpoint!r})", "it sends no traces")

@@ -17,6 +17,7 @@ from refdelta.schema import struct_of
 from refdelta.table import types
 
 _GENERATED = "delta.generationExpression"
+_loads = json.loads  # where `json` is a method of deltalake's
 
 __all__ = ["ArrayType", "Field", "MapType", "PrimitiveType", "Schema", "StructType", "VariantType"]
 
@@ -285,6 +286,10 @@ class Schema:
     def to_json(self) -> str:
         """The schema as the log writes it."""
         return self.engine.to_json()
+
+    def json(self) -> dict[str, Any]:
+        """The schema as the log writes it, as plain values."""
+        return dict(_loads(self.to_json()))
 
     @staticmethod
     def from_json(json: str) -> Schema:

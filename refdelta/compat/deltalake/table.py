@@ -6,15 +6,14 @@ import warnings
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
 import refdelta
 from refdelta.api.table import create_at
-from refdelta.compat.deltalake._util import by_position
-from refdelta.compat.deltalake.arrow import columns_of, given, stream, writable
+from refdelta.compat.deltalake._util import by_position, deprecate_positional_commit_args
+from refdelta.compat.deltalake.arrow import columns_of, writable
 from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of deltalake.table
     TableAlterer,
     TableFeatures,  # noqa: F401
@@ -23,23 +22,19 @@ from refdelta.compat.deltalake.builders import (  # TableFeatures is a name of d
 )
 from refdelta.compat.deltalake.commit import (
     HOOKS_FIRST,
-    AddAction,
     CommitProperties,
     PostCommitHookProperties,
-    RemoveAction,
     metrics_of,
     no_effect,
     options_of,
 )
 from refdelta.compat.deltalake.history import in_their_form
 from refdelta.compat.deltalake.properties import known_properties, with_version
+from refdelta.compat.deltalake.raw_table import RawDeltaTable, options_for
 from refdelta.compat.deltalake.schema import Schema, generated_columns
-from refdelta.compat.deltalake.sql import assignments, in_texts, to_spark, tried
+from refdelta.compat.deltalake.sql import assignments, to_spark, tried
 from refdelta.compat.deltalake.statement_context import statement
-from refdelta.engine.log.timestamps import version_at, version_since
-from refdelta.errors import InvalidArgumentError, VersionNotFoundError
-from refdelta.table.types import StructType
-from refdelta.transaction.time_travel import milliseconds
+from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import os
@@ -49,6 +44,7 @@ if TYPE_CHECKING:
     from refdelta.arguments import ReplaceMode
     from refdelta.compat.deltalake.writer.properties import WriterProperties
     from refdelta.operations.write.append import Rows
+    from refdelta.table.types import StructType
 
 FilterLiteralType = tuple[str, str, Any]
 FilterConjunctionType = list[FilterLiteralType]
@@ -57,8 +53,20 @@ FilterType = FilterConjunctionType | FilterDNFType
 FilePruningPredicateType = FilterType | str
 PartitionFilterType = list[tuple[str, str, str | list[str]]]
 
+MAX_SUPPORTED_PYARROW_WRITER_VERSION = 7
+NOT_SUPPORTED_PYARROW_WRITER_VERSIONS = [3, 4, 5, 6]
+SUPPORTED_WRITER_FEATURES = {"appendOnly", "invariants", "timestampNtz", "variantType", "variantType-preview"}
+MAX_SUPPORTED_READER_VERSION = 3
+NOT_SUPPORTED_READER_VERSION = -1
+SUPPORTED_READER_FEATURES = {"timestampNtz", "variantType", "variantType-preview"}
+"""The protocols that a reader of Parquet, or pyarrow's writer, can handle without deltalake's help.
+
+Libraries such as Polars ask for them before they read the files by themselves. refdelta's own limits are wider.
+"""
+
+FSCK_METRICS_FILES_REMOVED_LABEL = "files_removed"
+
 _STORE = "the store of the table reads its files; see storage_options"
-_LOCAL = "fsync"  # the option of refdelta's local store; deltalake's has none
 
 
 class ProtocolVersions(NamedTuple):
@@ -70,12 +78,19 @@ class ProtocolVersions(NamedTuple):
     reader_features: list[str] | None
 
 
-class DeltaTableConfig(NamedTuple):
-    """The arguments with which a table was opened."""
-
+class _Config(NamedTuple):
     without_files: bool
     log_buffer_size: int
     skip_stats: bool = False
+
+
+class DeltaTableConfig(_Config):
+    """The arguments with which a table was opened; deprecated."""
+
+    def __new__(cls, without_files: bool, log_buffer_size: int, skip_stats: bool = False) -> Self:
+        """Make it, with a warning."""
+        warnings.warn("The class DeltaTableConfig is deprecated.", DeprecationWarning, stacklevel=2)
+        return super().__new__(cls, without_files, log_buffer_size, skip_stats)
 
 
 class Metadata:
@@ -121,55 +136,6 @@ class Metadata:
         )
 
 
-class InnerTable:
-    """The methods of deltalake's inner table that Polars and Daft call."""
-
-    def __init__(self, table: DeltaTable) -> None:
-        self.table = table
-
-    def table_uri(self) -> str:
-        """The table's URI."""
-        return self.table.table_uri
-
-    def get_add_file_sizes(self) -> dict[str, int]:
-        """The sizes of the live files in bytes, by path."""
-        return self.table.file_sizes()
-
-    def create_write_transaction(
-        self,
-        actions: list[Any],
-        mode: ReplaceMode,
-        partition_by: list[str],
-        schema: Any,
-        partitions_filters: Any = None,
-        commit_properties: CommitProperties | None = None,
-        post_commithook_properties: PostCommitHookProperties | None = None,
-    ) -> None:
-        """Commit data files, by the arguments in the order of the inner table."""
-        self.table.create_write_transaction(
-            actions,
-            mode,
-            schema,
-            partition_by,
-            partitions_filters,
-            commit_properties=commit_properties,
-            post_commithook_properties=post_commithook_properties,
-        )
-
-
-def options_for(uri: Any, options: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The storage options for a URI, without those that deltalake passes over: all but refdelta's for a local path, and
-    ``provider``, which identifies a configuration of Dagster.
-    """
-    text = str(uri)
-    local = "://" not in text or text.startswith("file://")
-    return {k: v for k, v in (options or {}).items() if (k == _LOCAL if local else k != "provider")} or None
-
-
-def _as_listed(uris: pa.Array) -> pa.Array:
-    return pa.array([unquote(uri) if uri.startswith("file://") else uri for uri in uris.to_pylist()], uris.type)
-
-
 def _merged(name: str, old: Any, new: Any) -> Any:
     if old is None:
         return new
@@ -199,28 +165,31 @@ class DeltaTable:
             if is_given:
                 warnings.warn(f"The '{name}' parameter is deprecated and ignored.", DeprecationWarning, stacklevel=2)
         self._storage_options = storage_options
-        self._table = InnerTable(self)
-        self._own = refdelta.DeltaTable(table_uri, version, options_for(table_uri, storage_options))
+        self._table = RawDeltaTable(table_uri, version, storage_options)
 
     def engine(self) -> refdelta.DeltaTable:
         """The table of refdelta at its newest version, as every statement takes it."""
-        self._own.update_incremental()
+        self._table.update_incremental()
         return self._own
 
     @property
+    def _own(self) -> refdelta.DeltaTable:
+        return self._table.engine
+
+    @property
     def _struct(self) -> StructType:
-        return self._own.schema().struct
+        return self._table.struct
 
     @property
     def table_config(self) -> DeltaTableConfig:
         """The arguments with which the table was opened; deprecated."""
         warnings.warn("The 'table_config' property is deprecated.", DeprecationWarning, stacklevel=2)
-        return DeltaTableConfig(False, 32)
+        return DeltaTableConfig(*self._table.table_config())
 
     @staticmethod
     def is_deltatable(table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None) -> bool:
         """True if the location has a table."""
-        return refdelta.DeltaTable.is_deltatable(table_uri, options_for(table_uri, storage_options))
+        return RawDeltaTable.is_deltatable(table_uri, storage_options)
 
     @classmethod
     def create(
@@ -260,31 +229,24 @@ class DeltaTable:
 
     def version(self) -> int:
         """The version of the handle."""
-        return self._own.version()
+        return self._table.version()
 
     @property
     def table_uri(self) -> str:
         """The table's URI, with a slash at its end."""
-        return f"{self._own.table_uri}/"
+        return self._table.table_uri()
 
     def schema(self) -> Schema:
         """The schema."""
-        return Schema.of(self._struct)
+        return self._table.schema
 
     def metadata(self) -> Metadata:
         """The metadata."""
-        return Metadata(self._own)
+        return Metadata(self._table)
 
     def protocol(self) -> ProtocolVersions:
         """The protocol, which can be unpacked."""
-        found = self._own.protocol()
-        writer, reader = found.writer_features, found.reader_features
-        return ProtocolVersions(
-            found.min_reader_version,
-            found.min_writer_version,
-            None if writer is None else list(writer),
-            None if reader is None else list(reader),
-        )
+        return ProtocolVersions(*self._table.protocol_versions())
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The commits, newest first."""
@@ -296,50 +258,27 @@ class DeltaTable:
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last version that an application recorded."""
-        return self._own.transaction_version(app_id)
+        return self._table.transaction_version(app_id)
 
     def get_add_actions(self, flatten: bool = False) -> Any:
         """The live files with statistics; ``modification_time`` is a number of milliseconds."""
-        table = self._own.get_add_actions(flatten)
-        index = table.schema.get_field_index("modification_time")
-        times = table.column(index).cast(pa.int64())
-        return given("Table", table.set_column(index, "modification_time", times))
+        return self._table.get_add_actions(flatten)
 
     def _sql(self, predicate: Any) -> Any:
         return to_spark(predicate, self._struct)
 
-    def _pruned(self, predicate: Any) -> Any:
-        """A predicate, or a list of conditions, in which values for a column of strings are strings."""
-        return self._sql(predicate) if isinstance(predicate, str) else in_texts(predicate, self._struct)
-
     def partitions(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[dict[str, str]]:
         """The partitions, with values as the log writes them."""
-        filters = self._pruned(_merged("partition_filters", partition_filters, file_pruning_predicate))
-        scan = self._own.scan(predicate=filters)
-        found = {tuple(pairs): None for pairs in scan.files.column("partitionValues").to_pylist() if pairs}
-        physical = "delta.columnMapping.physicalName"
-        names = {str(item.metadata.get(physical, item.name)): item.name for item in self._struct.fields}
-        return [{names[name]: value for name, value in pairs} for pairs in found]
+        return self._table.partitions(_merged("partition_filters", partition_filters, file_pruning_predicate))
 
     def file_uris(self, partition_filters: Any = None, *, file_pruning_predicate: Any = None) -> list[str]:
         """The files that can hold rows for which the predicate is true."""
         filters = _merged("partition_filters", partition_filters, file_pruning_predicate)
-        return self._own.file_uris(self._pruned(filters))
-
-    def file_sizes(self) -> dict[str, int]:
-        """The sizes of the live files in bytes, by their paths as :meth:`file_uris` ends."""
-        uris, sizes = self._own.file_uris(), self._own.get_add_actions().column("size_bytes").to_pylist()
-        root = self.table_uri.removeprefix("file://")
-        return {uri.removeprefix(root): size for uri, size in zip(uris, sizes, strict=True)}
+        return self._table.file_uris(filters)
 
     def deletion_vectors(self) -> Any:
-        """Stream the deletion vectors: the URI of a file, and a list with false for each deleted row.
-
-        The path of a local file is as in :meth:`file_uris`, by which Polars looks for it.
-        """
-        reader = self._own.deletion_vectors()
-        named = (batch.set_column(0, "filepath", _as_listed(batch.column(0))) for batch in reader)
-        return given("RecordBatchReader", pa.RecordBatchReader.from_batches(reader.schema, named))
+        """Stream the deletion vectors: the URI of a file, and a list with false for each deleted row."""
+        return self._table.deletion_vectors()
 
     def repair(
         self,
@@ -355,7 +294,7 @@ class DeltaTable:
 
     def generate(self) -> None:
         """Write lists of files for engines that read no Delta log; see :meth:`refdelta.DeltaTable.generate`."""
-        self._own.generate()
+        self._table.generate()
 
     # --- reading ---
 
@@ -363,25 +302,15 @@ class DeltaTable:
         """Move the handle to a version or a time."""
         if not isinstance(version, (int, str, datetime)):
             raise TypeError("Invalid datatype provided for version, only int, str or datetime are accepted.")
-        self._own.load_as_version(self._moment(version))
-
-    def _moment(self, version: int | str | datetime) -> int:
-        """The number of a version, by number or time. A time before the oldest one means the oldest one."""
-        if isinstance(version, int):
-            return version
-        moment = milliseconds(version)
-        try:
-            return version_at(self._own.store, moment)
-        except VersionNotFoundError:
-            return version_since(self._own.store, moment)
+        self._own.load_as_version(self._table.moment(version))
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version."""
-        self._own.update_incremental()
+        self._table.update_incremental()
 
     def scan(self, columns: list[str] | None = None, predicate: str | None = None) -> Any:
         """Stream rows."""
-        return stream(self._own.to_record_batch_reader(columns, self._sql(predicate)))
+        return self._table.scan(columns, predicate)
 
     def to_pyarrow_table(
         self,
@@ -395,7 +324,7 @@ class DeltaTable:
             no_effect("filesystem", _STORE)
         if partitions is not None:
             warnings.warn("`partitions` is deprecated; use `filters` instead", DeprecationWarning, stacklevel=2)
-            table = self._own.to_pyarrow_table(columns, self._pruned(partitions)) if filters is None else None
+            table = self._own.to_pyarrow_table(columns, self._table.pruning(partitions)) if filters is None else None
             if table is not None:
                 return table
             raise InvalidArgumentError("give either partitions or filters")
@@ -431,7 +360,7 @@ class DeltaTable:
             parquet_read_options,
             given_schema,
             as_large_types,
-            self._pruned(file_pruning_predicate),
+            self._table.pruning(file_pruning_predicate),
         )
 
     def __datafusion_table_provider__(self, session: Any = None) -> Any:
@@ -457,18 +386,15 @@ class DeltaTable:
         allow_out_of_range: bool = False,
     ) -> Any:
         """Stream the change data feed; ``_commit_version`` is unsigned, and ``_commit_timestamp`` without a zone."""
-        first = None if starting_timestamp is not None and starting_version == 0 else starting_version
-        with statement():
-            reader = self._own.load_cdf(
-                first,
-                ending_version,
-                starting_timestamp,
-                ending_timestamp,
-                columns,
-                self._sql(predicate),
-                allow_out_of_range,
-            )
-        return stream(reader, {"_commit_version": pa.uint64(), "_commit_timestamp": pa.timestamp("ms")})
+        return self._table.load_cdf(
+            columns,
+            predicate,
+            starting_version,
+            ending_version,
+            starting_timestamp,
+            ending_timestamp,
+            allow_out_of_range,
+        )
 
     # --- statements ---
 
@@ -568,7 +494,7 @@ class DeltaTable:
         if protocol_downgrade_allowed:
             no_effect("protocol_downgrade_allowed", "a table keeps its features")
         table = self.engine()
-        found = table.restore(self._moment(target), ignore_missing_files=ignore_missing_files, **options)
+        found = table.restore(self._table.moment(target), ignore_missing_files=ignore_missing_files, **options)
         return metrics_of(found)
 
     def vacuum(
@@ -605,27 +531,23 @@ class DeltaTable:
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Commit data files that are in the table's folder."""
-        options = options_of("create_write_transaction", args, commit_properties, post_commithook_properties)
-        if partition_filters is not None:
-            raise InvalidArgumentError("partition_filters is not supported: overwrite the whole table, or use delete()")
-        for action in actions:
-            if not isinstance(action, (AddAction, RemoveAction)):
-                raise TypeError(f"an action must be an AddAction or a RemoveAction, not a {type(action).__name__}")
-        files = schema.engine if isinstance(schema, Schema) else schema
-        with statement():
-            self.engine().create_write_transaction(actions, mode, files, partition_by, **options)
+        commit, hooks = deprecate_positional_commit_args(
+            "create_write_transaction", args, commit_properties, post_commithook_properties
+        )
+        columns = [partition_by] if isinstance(partition_by, str) else partition_by
+        self._table.create_write_transaction(actions, mode, columns, schema, partition_filters, commit, hooks)
 
     def create_checkpoint(self) -> None:
         """Write a checkpoint of this version."""
-        self._own.create_checkpoint()
+        self._table.create_checkpoint()
 
     def compact_logs(self, starting_version: int, ending_version: int) -> None:
         """Write a log compaction file."""
-        self.engine().compact_logs(starting_version, ending_version)
+        self._table.compact_logs(starting_version, ending_version)
 
     def cleanup_metadata(self) -> None:
         """Remove log files that are older than the retention."""
-        self.engine().cleanup_metadata()
+        self._table.cleanup_metadata()
 
     @property
     def optimize(self) -> TableOptimizer:

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from refdelta.compat.deltalake.table import DeltaTable, options_for
+from refdelta.compat.deltalake.raw_table import RawDeltaTable, options_for
+from refdelta.compat.deltalake.table import DeltaTable
 from refdelta.engine.log.location import open_location
 from refdelta_storage import ObjectNotFoundError, Store
 
@@ -46,8 +47,8 @@ class DeltaStorageHandler(pa_fs.FileSystemHandler):  # type: ignore[misc]
         cls, table: Any, options: dict[str, str] | None = None, known_sizes: dict[str, int] | None = None
     ) -> DeltaStorageHandler:
         """The handler of a table's folder, with the table's own options unless others are given."""
-        whole = table if isinstance(table, DeltaTable) else table.table
-        return cls(whole.table_uri, options or whole._storage_options, known_sizes)  # noqa: SLF001
+        raw: RawDeltaTable = table._table if isinstance(table, DeltaTable) else table  # noqa: SLF001
+        return cls(raw.table_uri(), options or raw.storage_options, known_sizes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeltaStorageHandler) and self._store.uri == other._store.uri

@@ -3,13 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
+from typing import Literal, TypeVar
 
 from refdelta.errors import InvalidArgumentError
 
-# The default and the highest level of a codec, after its lowest one.
+
+class Compression(Enum):
+    """The codecs of Parquet files."""
+
+    UNCOMPRESSED = "UNCOMPRESSED"
+    SNAPPY = "SNAPPY"
+    GZIP = "GZIP"
+    BROTLI = "BROTLI"
+    LZ4 = "LZ4"
+    ZSTD = "ZSTD"
+    LZ4_RAW = "LZ4_RAW"
+
+    @classmethod
+    def from_str(cls, value: str) -> Compression:
+        """A codec by its name, in any case. Raises ``ValueError``."""
+        return _by_name(cls, value)
+
+    def get_level_range(self) -> tuple[int, int]:
+        """The lowest and the highest level. Raises ``KeyError`` for a codec without levels."""
+        lowest, _, highest = self._levels
+        return lowest, highest
+
+    def get_default_level(self) -> int:
+        """The default level. Raises ``KeyError`` for a codec without levels."""
+        return self._levels[1]
+
+    @property
+    def _levels(self) -> tuple[int, int, int]:
+        if self.value not in _LEVELS:
+            raise KeyError(f"{self.value} does not have a compression level.")
+        return _LEVELS[self.value]
+
+    def check_valid_level(self, level: int) -> bool:
+        """True for a level of the codec. Raises ``ValueError`` for another one."""
+        lowest, highest = self.get_level_range()
+        if not lowest <= level <= highest:
+            raise InvalidArgumentError(f"Compression level for {self.value} should fall between {lowest}-{highest}")
+        return True
+
+
+class Encoding(Enum):
+    """The encodings of columns in Parquet files, but for dictionaries."""
+
+    PLAIN = "PLAIN"
+    RLE = "RLE"
+    DELTA_BINARY_PACKED = "DELTA_BINARY_PACKED"
+    DELTA_LENGTH_BYTE_ARRAY = "DELTA_LENGTH_BYTE_ARRAY"
+    DELTA_BYTE_ARRAY = "DELTA_BYTE_ARRAY"
+    BYTE_STREAM_SPLIT = "BYTE_STREAM_SPLIT"
+
+    @classmethod
+    def from_str(cls, value: str) -> Encoding:
+        """An encoding by its name, in any case. Raises ``ValueError``."""
+        return _by_name(cls, value)
+
+
+# The lowest level of a codec, its default and its highest one.
 _LEVELS = {"GZIP": (0, 6, 10), "BROTLI": (0, 1, 11), "ZSTD": (1, 1, 22)}
-_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_Named = TypeVar("_Named", Compression, Encoding)
+
+
+def _by_name(kind: type[_Named], value: str) -> _Named:
+    try:
+        return kind(value.upper())
+    except ValueError:
+        names = [item.value for item in kind]
+        raise InvalidArgumentError(f"{value} is not a valid {kind.__name__}. Valid values are: {names}") from None
 
 
 @dataclass
@@ -100,12 +165,10 @@ def _compression(codec: str | None, level: int | None) -> str | None:
         if level is not None:
             raise InvalidArgumentError("compression_level needs compression: provide the compression as well")
         return None
-    name = codec.upper()
-    if name not in _CODECS:
-        raise InvalidArgumentError(f"{codec} is not a valid Compression. Valid values are: {list(_CODECS)}")
-    if name not in _LEVELS:
-        return name
-    lowest, default, highest = _LEVELS[name]
-    if level is not None and not lowest <= level <= highest:
-        raise InvalidArgumentError(f"Compression level for {name} should fall between {lowest}-{highest}")
-    return f"{name}({default if level is None else level})"
+    chosen = Compression.from_str(codec)
+    if chosen.value not in _LEVELS:
+        return chosen.value
+    if level is None:
+        level = chosen.get_default_level()
+    chosen.check_valid_level(level)
+    return f"{chosen.value}({level})"

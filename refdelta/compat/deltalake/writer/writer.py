@@ -12,10 +12,12 @@ import refdelta
 from refdelta.compat.deltalake.arrow import columns_of, writable
 from refdelta.compat.deltalake.commit import CommitProperties, PostCommitHookProperties, options_of
 from refdelta.compat.deltalake.properties import with_version
+from refdelta.compat.deltalake.raw_table import options_for
 from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import to_spark
 from refdelta.compat.deltalake.statement_context import statement
-from refdelta.compat.deltalake.table import DeltaTable, options_for
+from refdelta.compat.deltalake.table import DeltaTable
+from refdelta.compat.deltalake.writer._utils import try_get_table_and_table_uri  # noqa: F401 - libraries import it from here
 from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
