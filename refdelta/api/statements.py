@@ -86,6 +86,7 @@ class Statements(Reading):
         schema: Any,
         partition_by: Sequence[str] | str | None = None,
         *,
+        schema_mode: arguments.SchemaMode | None = None,
         partition_overwrite: arguments.PartitionOverwrite | None = None,
         **options: Unpack[StatementOptions],
     ) -> CommitResult:
@@ -102,6 +103,7 @@ class Statements(Reading):
             schema: the schema of the files: a :class:`~refdelta.schema.Schema`, or anything with
                 ``__arrow_c_schema__``.
             partition_by: the table's partition columns, which are compared; None skips the comparison.
+            schema_mode: as for :func:`refdelta.write_deltalake`: ``overwrite`` makes ``schema`` that of the table.
             partition_overwrite: as for :func:`refdelta.write_deltalake`.
             options: how to commit; see :class:`~refdelta.transaction.options.StatementOptions`.
 
@@ -128,7 +130,7 @@ class Statements(Reading):
 
         if mode not in ("append", "overwrite"):
             raise InvalidArgumentError(f"mode is one of 'append', 'overwrite', not {mode!r}; the table exists already")
-        request = WriteRequest(mode, partition_by, partition_overwrite=partition_overwrite)
+        request = WriteRequest(mode, partition_by, schema_mode=schema_mode, partition_overwrite=partition_overwrite)
         files = PreparedFiles(actions, schema)
         if files.removes and mode == "overwrite":
             raise InvalidArgumentError('mode="overwrite" removes all other files itself; leave out the RemoveActions')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -100,3 +101,39 @@ def test_a_replaced_table_keeps_a_file_that_is_named_again(tmp_path):
         for _ in range(2):
             transaction.create_table_with_add_actions(str(path), schema, [action], "overwrite", [])
         assert library.DeltaTable(str(path)).to_pyarrow_table().num_rows == 3, name
+
+
+TRANSACTIONS: dict[str, tuple[str, pa.Table, list[tuple[str, str, Any]] | None]] = {
+    "append": ("append", ROWS, None),
+    "error": ("error", ROWS, None),
+    "ignore": ("ignore", ROWS, None),
+    "overwrite": ("overwrite", ROWS, None),
+    "other columns": ("overwrite", pa.table({"b": ["q"], "p": ["x"]}), None),
+    "another type": ("overwrite", pa.table({"a": [1.5], "p": ["x"]}), None),
+    "another order": ("overwrite", ROWS.select(["p", "a"]), None),
+    "a partition": ("overwrite", ROWS, [("p", "=", "x")]),
+    "partitions": ("overwrite", ROWS, [("p", "in", ["x", "y"])]),
+    "a partition and a new column": ("overwrite", ROWS.append_column("n", pa.array([1] * 3)), [("p", "=", "x")]),
+}
+"""Mode, rows and filters on partitions of a commit of a file to a table that is partitioned by p."""
+
+
+@pytest.mark.parametrize("by", [["p"], [], None])
+@pytest.mark.parametrize("kind", TRANSACTIONS)
+def test_a_file_is_committed_as_in_deltalake(tmp_path, kind, by):
+    left = []
+    mode, rows, filters = TRANSACTIONS[kind]
+    for name in NAMES:
+        library, transaction = modules(name)
+        path = tmp_path / name
+        library.write_deltalake(str(path), pa.table({"a": [7, 8], "p": ["x", "y"]}), partition_by=["p"])
+        pq.write_table(rows.drop_columns(["p"]), path / "new.parquet")
+        size = (path / "new.parquet").stat().st_size
+        action = transaction.AddAction("new.parquet", size, {"p": "x"}, 1, True, json.dumps({"numRecords": len(rows)}))
+        schema = library.Schema.from_arrow(rows.schema)
+        library.DeltaTable(str(path)).create_write_transaction([action], mode, schema, by, filters)
+        table = library.DeltaTable(str(path))
+        found = table.to_pyarrow_table().select(sorted(rows.column_names)).to_pylist()
+        columns = sorted((one.name, str(one.type)) for one in table.schema().fields)
+        left.append((sorted(map(repr, found)), columns, table.metadata().partition_columns, table.version()))
+    assert left[0] == left[1]

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 import refdelta
+from refdelta.arrow.schema import from_arrow, to_arrow
 from refdelta.compat.deltalake.arrow import given, stream
 from refdelta.compat.deltalake.commit import (
     AddAction,
@@ -26,7 +27,8 @@ from refdelta.compat.deltalake.schema import Schema
 from refdelta.compat.deltalake.sql import in_texts, to_spark
 from refdelta.compat.deltalake.statement_context import statement
 from refdelta.engine.log.timestamps import version_at, version_since
-from refdelta.errors import InvalidArgumentError, VersionNotFoundError
+from refdelta.errors import VersionNotFoundError
+from refdelta.schema import struct_of
 from refdelta.transaction.time_travel import milliseconds
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from refdelta.arguments import ReplaceMode
+    from refdelta.arguments import ReplaceMode, SchemaMode
     from refdelta.table.types import StructType
 
 _LOCAL = "fsync"  # the option of refdelta's local store; deltalake's has none
@@ -174,8 +176,7 @@ class RawDeltaTable:
     def get_add_file_sizes(self) -> dict[str, int]:
         """The sizes of the live files in bytes, by their paths as :meth:`file_uris` ends."""
         sizes = self.engine.get_add_actions().column("size_bytes").to_pylist()
-        root = self.table_uri().removeprefix("file://")
-        return {uri.removeprefix(root): size for uri, size in zip(self.file_uris(), sizes, strict=True)}
+        return dict(zip(self._paths(None), sizes, strict=True))
 
     def get_add_actions(self, flatten: bool) -> Any:
         """The live files with statistics; ``modification_time`` is a number of milliseconds."""
@@ -247,24 +248,43 @@ class RawDeltaTable:
     def create_write_transaction(
         self,
         actions: list[Any],
-        mode: ReplaceMode,
-        partition_by: list[str] | None,
+        mode: str,
+        partition_by: list[str] | None,  # noqa: ARG002
         schema: Any,
         partitions_filters: Any = None,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Commit data files that are in the table's folder."""
+        """Commit data files that are in the table's folder. As in deltalake, an overwrite replaces the schema, too, all
+        other modes append, and ``partition_by`` is not compared with the table.
+        """
         options = options_of("create_write_transaction", (), commit_properties, post_commithook_properties)
-        if partitions_filters is not None:
-            raise InvalidArgumentError("partition_filters is not supported: overwrite the whole table, or use delete()")
         for action in actions:
             if not isinstance(action, (AddAction, RemoveAction)):
                 raise TypeError(f"an action must be an AddAction or a RemoveAction, not a {type(action).__name__}")
         files = schema.engine if isinstance(schema, Schema) else schema
         self.update_incremental()
+        how: ReplaceMode = "overwrite" if mode == "overwrite" else "append"
+        evolution: SchemaMode | None = None
+        if how == "overwrite" and not self._has_columns_of(struct_of(files)):
+            evolution = "merge" if partitions_filters else "overwrite"
+        if how == "overwrite" and partitions_filters:
+            # The other files stay.
+            again = {action.path for action in actions}
+            replaced = [path for path in self._paths(partitions_filters) if path not in again]
+            actions, how = [*actions, *(RemoveAction(path, True, 0) for path in replaced)], "append"
         with statement():
-            self.engine.create_write_transaction(actions, mode, files, partition_by, **options)
+            self.engine.create_write_transaction(actions, how, files, schema_mode=evolution, **options)
+
+    def _has_columns_of(self, files: StructType) -> bool:
+        """True if files have the columns of the table, in any order; partition columns may be missing."""
+        left_out = {*self.engine.metadata().partition_columns} - {*files.names}
+        own, given = from_arrow(to_arrow(self.struct)), from_arrow(to_arrow(files))
+        return {item.name: item for item in own if item.name not in left_out} == {item.name: item for item in given}
+
+    def _paths(self, predicate: Any) -> list[str]:
+        root = self.table_uri().removeprefix("file://")
+        return [uri.removeprefix(root) for uri in self.file_uris(predicate)]
 
     def create_checkpoint(self) -> None:
         """Write a checkpoint of this version."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from refdelta.arguments import ReplaceMode
     from refdelta.compat.deltalake.writer.properties import WriterProperties
     from refdelta.operations.write.append import Rows
     from refdelta.table.types import StructType
@@ -522,7 +521,7 @@ class DeltaTable:
     def create_write_transaction(
         self,
         actions: list[Any],
-        mode: ReplaceMode,
+        mode: str,
         schema: Any,
         partition_by: list[str] | str | None = None,
         partition_filters: Any = None,
@@ -530,7 +529,7 @@ class DeltaTable:
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Commit data files that are in the table's folder."""
+        """Commit data files that are in the table's folder; see :meth:`RawDeltaTable.create_write_transaction`."""
         commit, hooks = deprecate_positional_commit_args(
             "create_write_transaction", args, commit_properties, post_commithook_properties
         )
