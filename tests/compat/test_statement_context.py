@@ -50,7 +50,7 @@ def test_messages_of_writes_begin_with_their_key_words(uri):
         return message(write_deltalake, uri, rows, mode="overwrite" if "predicate" in options else "append", **options)
 
     wider = told(ROWS.append_column("n", pa.array([1, 2])))
-    assert wider.startswith("Cannot cast schema, number of fields does not match. ")
+    assert wider.startswith("Cannot cast schema, number of fields does not match: 3 vs 2. ")
     assert "the table has no column n" in wider
     text = pa.table({"id": ["one"], "p": ["x"]})
     assert told(text).startswith("Cast error: Cannot cast string 'one' to value of Int64 type. ")

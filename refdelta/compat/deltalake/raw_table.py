@@ -79,7 +79,8 @@ class RawDeltaTable:
         storage_options: dict[str, str] | None = None,
     ) -> None:
         self.storage_options = storage_options
-        self.engine = refdelta.DeltaTable(table_uri, version, options_for(table_uri, storage_options))
+        with statement():
+            self.engine = refdelta.DeltaTable(table_uri, version, options_for(table_uri, storage_options))
 
     @property
     def struct(self) -> StructType:
@@ -145,7 +146,8 @@ class RawDeltaTable:
 
     def load_version(self, version: int) -> None:
         """Move the handle to a version."""
-        self.engine.load_as_version(version)
+        with statement():
+            self.engine.load_as_version(version)
 
     def load_with_datetime(self, ds: str) -> None:
         """Move the handle to the version at a time."""

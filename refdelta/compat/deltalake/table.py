@@ -301,7 +301,8 @@ class DeltaTable:
         """Move the handle to a version or a time."""
         if not isinstance(version, (int, str, datetime)):
             raise TypeError("Invalid datatype provided for version, only int, str or datetime are accepted.")
-        self._own.load_as_version(self._table.moment(version))
+        with statement():
+            self._own.load_as_version(self._table.moment(version))
 
     def update_incremental(self) -> None:
         """Move the handle to the newest version."""
@@ -353,14 +354,15 @@ class DeltaTable:
         """The table as a pyarrow dataset; see :meth:`refdelta.DeltaTable.to_pyarrow_dataset`."""
         given_schema = None if schema is None else pa.schema(schema)
         file_pruning_predicate = _merged("partitions", partitions, file_pruning_predicate)
-        return self._own.to_pyarrow_dataset(
-            None,
-            filesystem,
-            parquet_read_options,
-            given_schema,
-            as_large_types,
-            self._table.pruning(file_pruning_predicate),
-        )
+        with statement():
+            return self._own.to_pyarrow_dataset(
+                None,
+                filesystem,
+                parquet_read_options,
+                given_schema,
+                as_large_types,
+                self._table.pruning(file_pruning_predicate),
+            )
 
     def __datafusion_table_provider__(self, session: Any = None) -> Any:
         """Refuse: a table provider is a structure of Rust.
@@ -588,7 +590,8 @@ def create_table(
     """
     if mode == "append":
         if DeltaTable.is_deltatable(table_uri, storage_options):
-            raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
+            with statement():
+                raise InvalidArgumentError("mode='append' is not supported by create; use write_deltalake to append")
         mode = "error"
     own = schema.engine if isinstance(schema, Schema) else schema
     made: dict[str, str] = {}

@@ -22,6 +22,7 @@ from refdelta.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from refdelta.compat.deltalake.writer.properties import WriterProperties
+    from refdelta.table.types import StructType
 
 
 def write_deltalake(
@@ -55,7 +56,12 @@ def write_deltalake(
         if isinstance(where, (str, Path)) and DeltaTable.is_deltatable(where, storage_options):
             target = DeltaTable(where, storage_options=storage_options)
         columns = columns_of(rows) if target is None else target.schema().engine.struct
-    with statement(writer_properties):
+
+    def fields() -> tuple[StructType, StructType]:
+        target = table or DeltaTable(where, storage_options=storage_options)
+        return columns_of(rows), target.schema().engine.struct
+
+    with statement(writer_properties, fields):
         refdelta.write_deltalake(
             where,
             rows,
