@@ -12,6 +12,7 @@ from refdelta.api.handle import Handle
 from refdelta.api.table import DeltaTable, create_in, table_of
 from refdelta.catalog.kept import KeptSnapshots
 from refdelta.catalog.locations import Locations, place_of, refused
+from refdelta.catalog.names import spelled_name
 from refdelta.catalog.own_files import delete_own_files, discard_creation
 from refdelta.core.log.assigned import ENABLEMENT
 from refdelta.engine.log.adoption import plan_adoption, prepare_adoption
@@ -907,28 +908,6 @@ def is_name(name: object) -> bool:
         and name.isprintable()
         and all(part.strip() == part != "" for part in name.split("."))
     )
-
-
-def spelled_name(name: str, known: Iterable[str]) -> str:
-    """A name as the catalog spells it: case does not matter, as in Spark and Unity Catalog, unless several tables
-    differ in it alone, which older versions permitted.
-
-    Args:
-        name: the name, in any case of letters.
-        known: the names of the tables.
-
-    Returns:
-        The name of the table; ``name`` itself if there is none.
-
-    Raises:
-        InvalidArgumentError: several tables have it, and none in this case of letters.
-    """
-    twins = [other for other in known if other.lower() == name.lower()]
-    if name in twins or not twins:
-        return name
-    if len(twins) > 1:
-        raise InvalidArgumentError(f"{name} may be {' or '.join(sorted(twins))}: write the name in its case of letters")
-    return twins[0]
 
 
 def not_found(name: str, catalog: str, known: Sequence[str]) -> TableNotFoundError:

@@ -23,9 +23,10 @@ import msgspec
 import sqlalchemy as sa
 
 from refdelta.catalog import delta_api as api
-from refdelta.catalog.base import Entry, spelled_name
+from refdelta.catalog.base import Entry
 from refdelta.catalog.groups import TableGroup
 from refdelta.catalog.metrics import Metrics
+from refdelta.catalog.names import spelled_name
 from refdelta.catalog.sql import STAGING, TABLES, SqlCatalog, entry_of, is_sealed, unsealed
 from refdelta.core.commit.intent_file import read_intent
 from refdelta.core.commit.transaction import PreparedCommit

@@ -19,8 +19,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from refdelta.arguments import missing_package
-from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found, spelled_name
+from refdelta.catalog.base import Catalog, CommitMode, Entry, Seen, checked_name, is_name, not_found
 from refdelta.catalog.locations import is_location
+from refdelta.catalog.names import spelled_name
 from refdelta.core.log.paths import MAX_VERSION
 from refdelta.engine.log.managed_log import CatalogReplacedError, Exists, Proposal, Ratified, RatifiedCommit
 from refdelta.engine.parquet.files import store_errors

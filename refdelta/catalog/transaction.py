@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from refdelta.api.handle import Handle
 from refdelta.api.transaction import WriteTransaction
-from refdelta.catalog.base import spelled_name
 from refdelta.catalog.locations import place_of, uri_of
+from refdelta.catalog.names import spelled_name
 from refdelta.engine.log.managed_log import ManagedStore, Proposal, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
