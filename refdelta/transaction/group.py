@@ -99,7 +99,7 @@ class CommitGroup:
         self._looked_at = time.monotonic()
         self._kept: dict[int, bytes] = {}
         # The last versions that the group has seen of this table.
-        self._bases = {snapshot.version: CommitIdentity.of(snapshot)}
+        self._bases = {snapshot.version: snapshot.identity}
         self._vectors = KeptVectors()
 
     # --- calls ---
@@ -160,7 +160,7 @@ class CommitGroup:
         before = self._snapshot
         newest = before.advance()
         if newest.newest_checkpoint is not before.newest_checkpoint:  # it was read from the beginning
-            identity = CommitIdentity.of(before)
+            identity = before.identity
             with store_errors("look at the log"):
                 stands = identity is not None and identity.stands(self.store)
             if not stands:
@@ -188,7 +188,7 @@ class CommitGroup:
         with self._changed:
             if snapshot.version >= self._snapshot.version:
                 self._snapshot, self._seen_at = snapshot, seen_at
-                self._bases[snapshot.version] = CommitIdentity.of(snapshot)
+                self._bases[snapshot.version] = snapshot.identity
                 for old in [number for number in self._bases if number <= snapshot.version - _KEPT]:
                     del self._bases[old]
         self._on_version(self._snapshot)
@@ -266,7 +266,7 @@ class CommitGroup:
             base, seen_at = self._snapshot, self._seen_at
         began, shell = time.monotonic(), None
         try:
-            committer = committer_of(self.store, base.version, seen_at=seen_at, base=CommitIdentity.of(base))
+            committer = committer_of(self.store, base.version, seen_at=seen_at, base=base.identity)
             checks = {one.member.prepared.txn_id: one.checks for one in waiting}
             inline = base.properties.inline_deletion_vectors
             shell = _GroupShell(

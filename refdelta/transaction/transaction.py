@@ -28,7 +28,6 @@ from refdelta.core.rows.deletes import RowDelete, tombstone
 from refdelta.core.rows.relocation import Group
 from refdelta.core.rows.sets import ALL
 from refdelta.engine.log.file_committer import read_commit
-from refdelta.engine.log.identity import CommitIdentity
 from refdelta.engine.log.managed_log import check_place, managed_by
 from refdelta.engine.log.snapshot import Snapshot, follow, load_snapshot
 from refdelta.engine.parquet.write import abort_files
@@ -687,7 +686,7 @@ class Transaction:
             prepared = self._prepared(described)
             group = self.group if self.group is not None and self.group.takes(self.properties) else None
             if group is not None:
-                base = CommitIdentity.of(self.snapshot) if self.snapshot else None
+                base = self.snapshot.identity if self.snapshot else None
                 outcome = group.commit(prepared, self._checks, self.properties, self._own.files, base)
             else:
                 outcome = self._driven(prepared)
@@ -707,7 +706,7 @@ class Transaction:
         return {
             "policy": RetryPolicy.of(self.properties),
             "seen_at": self._seen_at,
-            "base": CommitIdentity.of(self.snapshot) if self.snapshot else None,
+            "base": self.snapshot.identity if self.snapshot else None,
             "checks": self._checks,
             "inline_vectors": self._table_properties.inline_deletion_vectors,
         }

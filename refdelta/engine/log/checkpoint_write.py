@@ -180,7 +180,7 @@ def write_checkpoint(
     publish_through(store, snapshot.version)
     name = uuid_checkpoint_key(snapshot.version, str(uuid.uuid4()), top_level) if own_name else None
     try:
-        with placed(store, snapshot) as placement:
+        with placed(store, snapshot.identity, snapshot.version) as placement:
             info, listing = _write(placement, snapshot, small, now_ms, top_level, name, replace=replace)
     except StoreError as error:
         if not isinstance(error.__cause__, ObjectExistsError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from refdelta.core.log.checksum import decode_checksum
 from refdelta.core.log.paths import checksum_key
-from refdelta.engine.log.identity import CommitIdentity, Placement
+from refdelta.engine.log.identity import Placement
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import InvalidLogError
 from refdelta_storage.base import Committed, Exists
@@ -40,7 +40,7 @@ def put_checksum(store: Store, snapshot: Snapshot, data: bytes) -> bool:
         StoreError: the store refused or failed. The commit stands nevertheless.
     """
     key = checksum_key(snapshot.version)
-    placement = Placement(store, CommitIdentity.of(snapshot), snapshot.version)
+    placement = Placement(store, snapshot.identity, snapshot.version)
     return put_for(placement, key, data, partial(_is_of_another, snapshot.commit_info))
 
 

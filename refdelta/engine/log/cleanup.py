@@ -79,7 +79,7 @@ def cleanup_log(store: Store, snapshot: Snapshot, now_ms: int, *, retention_ms: 
     # A compacted file that begins before the checkpoint goes, too: no kept version is built from it.
     keys = [key for _, key in sorted((name.version, key) for name, key in names if name.version < keep)]
     v2 = "v2Checkpoint" in features_of(snapshot.protocol)
-    with placed(store, snapshot) as placement:
+    with placed(store, snapshot.identity, snapshot.version) as placement:
         if v2:
             _name_one_classic(placement, now_ms)
             placement.check()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from refdelta.core.commit.effects import No, Replaced, Yes
 from refdelta.core.log.actions import CommitInfo
 from refdelta.core.log.codec import decode_line
 from refdelta.core.log.paths import LOG, SIDECARS, VERSIONED, parse_log_name
@@ -28,8 +27,8 @@ from refdelta_storage.errors import ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from refdelta.core.commit.effects import No, Replaced, Yes
     from refdelta.core.log.segment import LogFile
-    from refdelta.engine.log.snapshot import Snapshot
     from refdelta_storage.base import Store
 
 
@@ -55,14 +54,10 @@ class CommitIdentity(msgspec.Struct, frozen=True):
     file: LogFile
     info: CommitInfo | None
 
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> CommitIdentity | None:
-        """The identity of the version of a snapshot; None if its commit was cleaned up."""
-        last = snapshot.segment.last_commit
-        return None if last is None else cls(last, snapshot.commit_info)
-
     def stands(self, store: Store) -> bool:
         """Whether the log in a store still has this commit. See :meth:`look`."""
+        from refdelta.core.commit.effects import Yes
+
         return isinstance(self.look(store), Yes)
 
     def look(self, store: Store) -> Yes | No | Replaced:
@@ -71,6 +66,8 @@ class CommitIdentity(msgspec.Struct, frozen=True):
 
         Raises ``StorageError``.
         """
+        from refdelta.core.commit.effects import No, Replaced, Yes  # reading a table needs no commits
+
         managed = managed_by(store)
         if managed is not None and (holds := managed.holds(self.file.version)) is not None:
             return Yes() if holds else Replaced()
@@ -203,7 +200,7 @@ class Placement:
 
 
 @contextmanager
-def placed(store: Store, snapshot: Snapshot) -> Iterator[Placement]:
+def placed(store: Store, identity: CommitIdentity | None, version: int) -> Iterator[Placement]:
     """A block that writes files beside the log because of a version, which is compared before and after.
 
     If the version is no longer there at the end, what was written belongs to no table, or to another one than the one
@@ -211,14 +208,15 @@ def placed(store: Store, snapshot: Snapshot) -> Iterator[Placement]:
 
     Args:
         store: the table's folder.
-        snapshot: the version.
+        identity: the commit of the version; None if it was cleaned up.
+        version: the version.
 
     Raises:
         VersionNotFoundError: the version is no longer in the log; nothing of the block is left.
         StoreError: the store refused or failed.
     """
     with ExitStack() as stack:
-        placement = Placement(store, CommitIdentity.of(snapshot), snapshot.version)
+        placement = Placement(store, identity, version)
         with store_errors("look at the log"):
             try:
                 placement.store = stack.enter_context(store.pinned(LOG))

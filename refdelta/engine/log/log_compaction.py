@@ -95,7 +95,7 @@ def compact_log(store: Store, snapshot: Snapshot, start: int | None = None, end:
     if not actions:
         return None  # readers refuse a file without actions
     key, data = compacted_key(lo, hi), encode_commit(actions)
-    with placed(store, snapshot) as placement, store_errors(f"write {key}"):
+    with placed(store, snapshot.identity, snapshot.version) as placement, store_errors(f"write {key}"):
         placement.writes(key, data)
         return key if isinstance(placement.store.put_if_absent(key, data), Committed) else None
 

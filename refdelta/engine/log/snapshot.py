@@ -372,6 +372,12 @@ class Snapshot:
         self._note_vacuums(later, replayed.last)
         return later
 
+    @property
+    def identity(self) -> CommitIdentity | None:
+        """The commit of this version; None if it was cleaned up."""
+        last = self.segment.last_commit
+        return None if last is None else CommitIdentity(last, self.commit_info)
+
     def _is_there(self) -> bool:
         """Whether the log still has the commit of this version, if it is an own one, which no listing has shown yet: a
         folder that was restored from a copy may have another one of the same size.

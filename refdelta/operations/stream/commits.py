@@ -249,7 +249,7 @@ class CommitLog:
 
     def _check_made(self) -> None:
         """Raise an error unless the log still has the version that was loaded, or it was cleaned up."""
-        identity = CommitIdentity.of(self._made)
+        identity = self._made.identity
         if identity is None:
             return
         with store_errors("look at the log"):
