@@ -164,6 +164,7 @@ def _objects() -> Iterator[dict[str, Any]]:
             write_deltalake(f"{folder}/t", pa.table({"id": [2]}), mode="append")
             reached += [table.follow(), table.group_commit(), refdelta.explain_conflict(table, 0, 1)]
             yield dict(zip(_REACHED, reached, strict=True))
+        merge.when_matched_delete().execute()  # one that is dropped without it warns
 
 
 def _functions() -> str:

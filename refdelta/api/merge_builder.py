@@ -191,9 +191,10 @@ class TableMerger(Generic[Result]):
         if isinstance(except_cols, str):
             self._done = True
             raise InvalidArgumentError(f"except_cols must be a list of column names, not the string {except_cols!r}")
-        if values is not None and not isinstance(values, Mapping):
+        unchecked: Any = values
+        if unchecked is not None and not isinstance(unchecked, Mapping):
             self._done = True
-            raise InvalidArgumentError(f"updates must be a mapping of column names to SQL, not {values!r}")
-        given: Any = None if values is None else dict(values)
+            raise InvalidArgumentError(f"updates must be a mapping of column names to SQL, not {unchecked!r}")
+        given = None if unchecked is None else dict(unchecked)
         self._clauses.append(MergeClause(when, kind, predicate, given, tuple(except_cols or ())))
         return self

@@ -332,7 +332,6 @@ READERS = {
     "rows": lambda table: table.to_pyarrow_table(),
     "a filter": lambda table: table.count("`id no.` > 0"),
     "pandas": lambda table: table.to_pandas(),
-    "a dataset": lambda table: table.to_pyarrow_dataset().to_table(),
     "Polars": lambda table: table.to_polars().collect(),
     "DuckDB": lambda table: table.to_duckdb().fetchall(),
     "the change feed": lambda table: table.load_cdf(1).read_all(),

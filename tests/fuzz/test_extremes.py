@@ -11,7 +11,8 @@ import forks
 import tiers
 from fuzz import extremes
 from fuzz.extremes import STEERING, cases, drawn, findings, steps
-from refdelta.cli import output, render
+from refdelta import errors
+from refdelta.cli import output
 from refdelta.core.log import json_text
 from refdelta.operations.maintenance import vacuum
 from refdelta.operations.shared import row_rules
@@ -90,7 +91,7 @@ LEFT_OUT = {
         ("days", 0),
         "$ vacuum U --retention-hours 1e300 --json",
     ),
-    "escapes": (render, "printable", lambda text, **_: text, ("commitInfo operation", STEERING), "$ history U"),
+    "escapes": (errors, "printable", lambda text, **_: text, ("commitInfo operation", STEERING), "$ history U"),
 }
 
 

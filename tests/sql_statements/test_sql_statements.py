@@ -339,7 +339,7 @@ def test_options_go_to_the_commit(table: DeltaTable) -> None:
         ("SELECT zz FROM t", "zz"),
         ("SELECT INTERVAL '1' DAY AS i", "is an interval"),
         ("SELECT id FROM t ORDER BY 2", "ORDER BY 2"),
-        ("SELECT id FROM t LIMIT x", "expected a whole number"),
+        ("SELECT id FROM t LIMIT x", "expected a number of rows"),
         ("SELECT 'abc", "not SQL"),
         ("SELECT * FROM t; DROP TABLE t", "expected the end of the statement"),
         ("SELECT * FROM nowhere", "nowhere stands for no table"),
