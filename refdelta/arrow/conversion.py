@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from msgspec import structs
 
-from refdelta.arrow.arrays import list_offsets, map_as_lists, without_encoding
+from refdelta.arrow.arrays import list_offsets, map_as_lists, scalar_of, without_encoding
 from refdelta.arrow.schema import is_bool8, is_uuid
 from refdelta.arrow.variant import is_variant
 from refdelta.table.types import BINARY, TIMESTAMP, ArrayType, DataType, MapType, StructType
@@ -45,6 +45,19 @@ def uuid_strings(array: pa.Array) -> pa.Array:
     strings = pa.Array.from_buffers(pa.large_string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(text)])
     strings = strings.cast(pa.string())
     return pc.if_else(storage.is_null(), pa.scalar(None, pa.string()), strings) if storage.null_count else strings
+
+
+_HAS_ZONE = r"[ T] *[0-9][0-9:.]* *[^0-9:. ]"
+
+
+def zoned_strings(array: pa.Array, zone: str) -> pa.Array:
+    """Strings with the name of a zone at the end of those that have none, for casts to points in time."""
+    bare = pc.invert(pc.match_substring_regex(array, _HAS_ZONE))
+    # A date alone has no time that a zone could follow.
+    date = pc.match_substring_regex(array, "^ *[^ T:]+ *$")
+    clock = pc.if_else(date, " 00:00 ", " ")
+    end = scalar_of(zone, array.type)
+    return pc.if_else(bare, pc.binary_join_element_wise(pc.utf8_trim_whitespace(array), clock, end, ""), array)
 
 
 def instants(array: pa.Array, zone: str) -> pa.Array:
@@ -100,7 +113,7 @@ def conversion(schema: pa.Schema, table: StructType | None, zone: str | None) ->
 
     UUIDs become strings, and stay bytes where the table has a binary; ``arrow.bool8`` becomes a boolean; other
     extension types but variants become their storage types. Times without a zone become points in time where the table
-    has a ``timestamp``, or no such column; dates where it has a ``timestamp``.
+    has a ``timestamp``, or no such column; dates where it has a ``timestamp``, and strings there are given the zone.
 
     Args:
         schema: the schema of the rows.
@@ -151,6 +164,8 @@ def _one(
     ):
         unit = "us" if pt.is_date(data) else data.unit
         return pa.timestamp(unit, "UTC"), lambda array: instants(array, zone)
+    if zone is not None and table == TIMESTAMP and (pt.is_string(data) or pt.is_large_string(data)):
+        return data, lambda array: zoned_strings(array, zone)
     if pt.is_struct(data):
         return _struct(data, table, zone)
     if pt.is_map(data):

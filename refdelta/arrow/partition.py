@@ -38,13 +38,16 @@ if TYPE_CHECKING:
 _FEW_COLUMNS = 16  # partition columns whose values are looked up one by one
 
 
-def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: str = "a partition column") -> pa.Array:
+def parse_partition_column(
+    strings: pa.Array, data_type: DataType, *, column: str = "a partition column", zone: str | None = None
+) -> pa.Array:
     """Typed values from the strings of ``partitionValues`` (PROTOCOL.md, "Partition Value Serialization").
 
     Args:
         strings: one string a file, null or empty for null.
         data_type: the column's type.
         column: its name, for errors.
+        zone: the zone of timestamps without an offset; None for UTC.
 
     Returns:
         An array as long as ``strings``, of the Arrow type of ``data_type``.
@@ -59,7 +62,8 @@ def parse_partition_column(strings: pa.Array, data_type: DataType, *, column: st
     if data_type == STRING:
         return pc.if_else(pc.equal(strings, scalar_of("", strings.type)), scalar_of(None, target), strings).cast(target)
     encoded = strings.dictionary_encode()
-    values = [partition_values.parse(text, data_type, column=column) for text in encoded.dictionary.to_pylist()]
+    texts = encoded.dictionary.to_pylist()
+    values = [partition_values.parse(text, data_type, column=column, zone=zone) for text in texts]
     return from_internal(values, data_type).take(encoded.indices)
 
 
@@ -118,7 +122,7 @@ def partition_table(
 
     def typed(maps: pa.MapArray) -> Iterator[pa.Array]:
         for item, texts in zip(fields, _looked_up(maps, [physical_name(item) for item in fields]), strict=True):
-            values = parse_partition_column(texts, item.type, column=item.name)
+            values = parse_partition_column(texts, item.type, column=item.name, zone=item.zone)
             yield values if as_stored else padded_column(values, item)
 
     parts = [one_array(piece.column(0)) for piece in pieces(files.select(["partitionValues"]))]

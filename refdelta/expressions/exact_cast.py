@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from refdelta.arrow.arrays import floor_divide
+from refdelta.arrow.conversion import instants
 from refdelta.arrow.partition import from_internal, to_internal
 from refdelta.arrow.schema import arrow_type, delta_type
 from refdelta.errors import DeltaError, ExpressionError, InternalError
@@ -33,6 +34,7 @@ from refdelta.table.types import (
     DOUBLE,
     FLOAT,
     FRACTIONAL,
+    INTEGER,
     INTEGRAL,
     LONG,
     SHORT,
@@ -49,8 +51,14 @@ _WHOLE_DATE = re.compile(r"[+-]?\d{4,6}-\d{1,2}-\d{1,2}", re.ASCII)
 _LOST_DIGITS = re.compile(r"\.\d{6}\d*[1-9]", re.ASCII)
 
 
-def fitted_value(value: Any, source: DataType, target: DataType) -> Any:
+def fitted_value(value: Any, source: DataType, target: DataType, *, zone: str | None = None) -> Any:
     """An internal value in another type, for which :func:`refdelta.table.evolution.may_fit` is true.
+
+    Args:
+        value: the value.
+        source: its type.
+        target: the other type.
+        zone: the zone of a string that is a timestamp without one; None for UTC.
 
     Raises:
         ExpressionError: the type has no such value.
@@ -60,7 +68,7 @@ def fitted_value(value: Any, source: DataType, target: DataType) -> Any:
     if not may_fit(source, target):
         raise InternalError(f"no {source} fits into {target}")
     try:
-        return _of_string(value, target) if source == STRING else _fitted(value, source, target)
+        return _of_string(value, target, zone) if source == STRING else _fitted(value, source, target)
     except (ValueError, OverflowError, ArithmeticError, DeltaError) as error:
         raise ExpressionError(f"{value!r} does not fit into {target}: {error}") from None
 
@@ -92,7 +100,7 @@ def _fitted(value: Any, source: DataType, target: DataType) -> Any:
     return to_micros(value * DAY) if source == DATE else value
 
 
-def _of_string(text: str, target: DataType) -> Any:
+def _of_string(text: str, target: DataType, zone: str | None = None) -> Any:
     if target == BINARY:
         return text.encode()
     text = text.strip()
@@ -107,8 +115,8 @@ def _of_string(text: str, target: DataType) -> Any:
         return _checked(partition_values.parse_date(text), _WHOLE_DATE.fullmatch(text))
     if target in (TIMESTAMP, TIMESTAMP_NTZ):
         _checked(None, _WHOLE_DATE.match(text) and not _LOST_DIGITS.search(text))
-        found = partition_values.parse_timestamp(text, zone=target == TIMESTAMP)
-        return _checked(found, target == TIMESTAMP or not text.upper().endswith(("Z", "UTC", "GMT")))
+        found = partition_values.parse_timestamp(text, zone=target == TIMESTAMP, local=zone)
+        return _checked(found, target == TIMESTAMP or not partition_values.names_zone(text))
     return partition_values.parse_value(text, target)
 
 
@@ -136,12 +144,15 @@ _PER_MICRO = {"s": 1_000_000, "ms": 1_000}
 _PLAIN: dict[DataType, str] = {
     BYTE: r"^-?\d{1,2}$",
     SHORT: r"^-?\d{1,4}$",
+    INTEGER: r"^-?\d{1,9}$",
     LONG: r"^-?\d{1,18}$",
     FLOAT: r"^-?\d{1,3}(\.\d{1,3})?$",
     DOUBLE: r"^-?\d{1,7}(\.\d{1,8})?$",
+    BOOLEAN: r"^(true|false)$",
     DATE: r"^\d{4}-\d{2}-\d{2}$",
-    TIMESTAMP_NTZ: r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?$",
+    TIMESTAMP_NTZ: r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?$",
 }
+_ZONED = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-](0\d|1[0-7])(:?[0-5]\d)?)$"
 
 
 class Fitted(NamedTuple):
@@ -156,13 +167,14 @@ class Fitted(NamedTuple):
     misfits: pa.Array | None = None
 
 
-def fitted_column(array: pa.Array, target: DataType) -> Fitted:
+def fitted_column(array: pa.Array, target: DataType, *, zone: str | None = None) -> Fitted:
     """A column in another type.
 
     Args:
         array: without dictionary or run-end encoding; of a type for which
             :func:`refdelta.table.evolution.may_fit` is true.
         target: the type, which is not nested.
+        zone: the zone of strings that are timestamps without one; None for UTC.
     """
     kind = arrow_type(target)
     if array.type == kind:
@@ -171,9 +183,9 @@ def fitted_column(array: pa.Array, target: DataType) -> Fitted:
     plain, lost = _as_delta(array, source)
     if source == VOID or plain.type == kind:
         return Fitted(pa.nulls(len(array), kind) if source == VOID else plain, _seen(lost))
-    found = _vectorised(plain, source, target)
+    found = _vectorised(plain, source, target, zone)
     if found is None:
-        found = _by_value(plain, source, target)
+        found = _by_value(plain, source, target, zone)
     column, misfits = found
     both = misfits if lost is None else lost if misfits is None else pc.or_(lost, misfits)
     return Fitted(column if column.type == kind else column.cast(kind), _seen(both))
@@ -210,12 +222,12 @@ def _as_delta(array: pa.Array, source: DataType) -> Fitted:
     return Fitted(array.cast(kind))
 
 
-def _by_value(array: pa.Array, source: DataType, target: DataType) -> Fitted:
+def _by_value(array: pa.Array, source: DataType, target: DataType, zone: str | None) -> Fitted:
     encoded = array.dictionary_encode()
     found, bad = [], []
     for value in to_internal(encoded.dictionary, source):
         try:
-            found.append(fitted_value(value, source, target))
+            found.append(fitted_value(value, source, target, zone=zone))
             bad.append(False)
         except ExpressionError:
             found.append(None)
@@ -224,9 +236,9 @@ def _by_value(array: pa.Array, source: DataType, target: DataType) -> Fitted:
     return Fitted(from_internal(found, target).take(encoded.indices), misfits)
 
 
-def _vectorised(array: pa.Array, source: DataType, target: DataType) -> Fitted | None:
+def _vectorised(array: pa.Array, source: DataType, target: DataType, zone: str | None) -> Fitted | None:
     if source == STRING:
-        return _strings_to(array, target)
+        return _instants_of(array, zone) if target == TIMESTAMP else _strings_to(array, target)
     if target == STRING:
         return Fitted(array.cast(pa.string())) if source in INTEGRAL or source == BOOLEAN else None
     kind = arrow_type(target)
@@ -352,7 +364,7 @@ def _of_time(array: pa.Array, source: DataType, target: DataType) -> Fitted | No
 def _strings_to(array: pa.Array, target: DataType) -> Fitted | None:
     if target == BINARY:
         return Fitted(array.cast(pa.binary()))
-    pattern = _PLAIN.get(target)
+    pattern = _plain_decimals(target) if isinstance(target, DecimalType) else _PLAIN.get(target)
     if pattern is None or not pc.all(pc.match_substring_regex(array, pattern), min_count=0).as_py():
         return None
     try:
@@ -360,3 +372,26 @@ def _strings_to(array: pa.Array, target: DataType) -> Fitted | None:
     except pa.ArrowInvalid:  # such as the 30th of February
         return None
     return Fitted(found.cast(arrow_type(target), safe=False))
+
+
+def _plain_decimals(target: DecimalType) -> str | None:
+    """A pattern of decimals that have room in a type without their last zeros cut off."""
+    whole = target.precision - target.scale
+    fraction = rf"(\.\d{{1,{target.scale}}})?" if target.scale else ""
+    return rf"^-?\d{{1,{whole}}}{fraction}$" if whole else None
+
+
+def _instants_of(array: pa.Array, zone: str | None) -> Fitted | None:
+    zoned = pc.match_substring_regex(array, _ZONED)
+    local = pc.match_substring_regex(array, _PLAIN[TIMESTAMP_NTZ])
+    if not pc.all(pc.or_(zoned, local), min_count=0).as_py():
+        return None
+    kind, none = arrow_type(TIMESTAMP), pa.scalar(None, array.type)
+    try:
+        found = pc.if_else(zoned, array, none).cast(kind)
+        if pc.any(local).as_py():
+            clocks = pc.if_else(local, array, none).cast(arrow_type(TIMESTAMP_NTZ))
+            found = pc.coalesce(found, instants(clocks, zone or "UTC").cast(kind))
+    except pa.ArrowInvalid:  # such as the 30th of February
+        return None
+    return Fitted(found)

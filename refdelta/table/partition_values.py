@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -39,9 +39,45 @@ DAY = 86_400_000_000
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _ERA = 146_097  # days in 400 years
+# Offset changes repeat with the calendar; Python's zones know the years 1 to 9999.
+_SHIFTED = range(400, 9600)
 _DATE = re.compile(r"([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
-_ZONE = re.compile(r"(?:Z|UTC|GMT|(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?)", re.ASCII)
+_ZONE = re.compile(r"(?:Z|UTC|GMT|UT|(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?|:(\d))?)", re.ASCII)
+_REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+", re.ASCII)
+# Of the database of zones, but no names of Java.
+_NO_REGIONS = ("posix", "right/", "localtime", "Factory", "leap", "tzdata", "zone", "iso3166")
+SHORT_ZONES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "EST": "-05:00",
+    "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "MST": "-07:00",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""The short names of zones that Spark takes: those of Java's ``ZoneId.SHORT_IDS``."""
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
 _FLOATS = {
@@ -89,22 +125,38 @@ def parse_date(text: str) -> int:
     return days_of(int(parts[1]), int(parts[2] or 1), int(parts[3] or 1))
 
 
-def parse_timestamp(text: str, *, zone: bool = True) -> int:
-    """Microseconds since 1970-01-01 of a date, a time and, where ``zone`` allows it, an offset.
+def parse_timestamp(text: str, *, zone: bool = True, local: str | None = None) -> int:
+    """Microseconds since 1970-01-01 of a date, a time and, where ``zone`` allows it, a zone.
 
-    Without an offset the time is in UTC; with ``zone=False`` an offset other than ``Z``, which some writers add to
-    local times, is refused. More than six digits of a second are cut, as in Spark.
+    A zone is written as in Spark: ``Z``, an offset such as ``+02:00`` or ``UTC+2``, the name of a region such as
+    ``Europe/Berlin``, or a short name of Java's such as ``PST``. Without one the time is in ``local``, or else in UTC.
+    With ``zone=False`` a zone other than ``Z``, which some writers add to local times, is refused. More than six digits
+    of a second are cut, as in Spark.
 
     Raises:
         ValueError: it is no timestamp, or one beyond 64 bits.
     """
-    micros = _parse_timestamp(text, zone)
+    micros, rest = _parse_timestamp(text)
+    if rest:
+        micros -= _offset(rest, text, zone, micros)
+    elif local is not None and zone:
+        micros -= _region_offset(local, micros)
     if not -(2**63) <= micros < 2**63:
         raise ValueError(f"{text!r} is beyond what a timestamp can be")
     return micros
 
 
-def _parse_timestamp(text: str, zone: bool) -> int:
+def names_zone(text: str) -> bool:
+    """Whether a timestamp has a zone.
+
+    Raises:
+        ValueError: it is no timestamp.
+    """
+    return bool(_parse_timestamp(text)[1])
+
+
+def _parse_timestamp(text: str) -> tuple[int, str]:
+    """Microseconds of the wall clock, and the text of the zone."""
     body = text.strip()
     split = re.match(r"[^T ]*", body)
     end = split.end() if split else 0
@@ -113,7 +165,7 @@ def _parse_timestamp(text: str, zone: bool) -> int:
     if not clock:
         if end != len(body):
             raise ValueError(f"{text!r} is not a timestamp")
-        return micros
+        return micros, ""
     found = _TIME.match(clock)
     if found is None:
         raise ValueError(f"{text!r} is not a timestamp")
@@ -121,23 +173,43 @@ def _parse_timestamp(text: str, zone: bool) -> int:
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"{text!r} is not a timestamp")
     micros += ((hour * 60 + minute) * 60 + second) * 1_000_000 + int((found[4] or "").ljust(6, "0")[:6])
-    rest = clock[found.end() :].strip()
-    if not rest:
-        return micros
-    return micros - _offset(rest, text, zone)
+    return micros, clock[found.end() :].strip()
 
 
-def _offset(rest: str, text: str, zone: bool) -> int:
-    found = _ZONE.fullmatch(rest)
+def _offset(rest: str, text: str, zone: bool, wall: int) -> int:
+    """The microseconds by which a zone is before UTC at a time of its wall clock."""
+    found = _ZONE.fullmatch(SHORT_ZONES.get(rest, rest))
     if found is not None and found[1] is None:
         return 0
-    if found is None or not zone:
-        raise ValueError(f"{text!r} is not a timestamp" + ("" if zone else " without time zone"))
-    hours, minutes, seconds = int(found[2]), int(found[3] or 0), int(found[4] or 0)
+    if not zone:
+        raise ValueError(f"{text!r} is not a timestamp without time zone")
+    if found is None:
+        name = SHORT_ZONES.get(rest, rest)
+        if not _REGION.fullmatch(name) or name.startswith(_NO_REGIONS):
+            raise ValueError(f"{text!r} is not a timestamp")
+        try:
+            return _region_offset(name, wall)
+        except (LookupError, OSError):  # OSError: the name of a folder of zones
+            raise ValueError(f"{text!r} is not a timestamp: there is no time zone {rest!r}") from None
+    hours, minutes, seconds = int(found[2]), int(found[3] or found[5] or 0), int(found[4] or 0)
     if hours > 18 or minutes > 59 or seconds > 59:
         raise ValueError(f"{text!r} has an impossible time zone")
     offset = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
     return -offset if found[1] == "-" else offset
+
+
+def _region_offset(name: str, wall: int) -> int:
+    """The offset of a region at a time of its wall clock: before a change of clocks where the time occurs twice, or is
+    left out.
+    """
+    from zoneinfo import ZoneInfo  # most timestamps name no region
+
+    days, rest = divmod(wall, DAY)
+    year, month, day = date_of(days)
+    if year not in _SHIFTED:
+        year = year % 400 + (_SHIFTED.start if year < _SHIFTED.start else _SHIFTED.stop - 400)
+    then = datetime(year, month, day, tzinfo=ZoneInfo(name)) + timedelta(microseconds=rest)
+    return (then.utcoffset() or timedelta()) // timedelta(microseconds=1)
 
 
 def format_date(days: int) -> str:
@@ -234,8 +306,14 @@ def fit_decimal(value: Decimal, target: DecimalType) -> Decimal:
 # --- partition values --------------------------------------------------------------------------------------------
 
 
-def parse(text: str | None, data_type: DataType, *, column: str = "a partition column") -> Any:
+def parse(text: str | None, data_type: DataType, *, column: str = "a partition column", zone: str | None = None) -> Any:
     """The internal value of a partition value; an empty string is null for any type.
+
+    Args:
+        text: as in the log.
+        data_type: the type of the column.
+        column: its name, for errors.
+        zone: the zone of timestamps without an offset, see :attr:`StructField.zone`; None for UTC.
 
     Raises:
         InvalidLogError: the text is no value of the type.
@@ -243,7 +321,7 @@ def parse(text: str | None, data_type: DataType, *, column: str = "a partition c
     if text is None or text == "":
         return None
     try:
-        return parse_value(text, data_type)
+        return parse_value(text, data_type, zone=zone)
     except ValueError as error:
         raise InvalidLogError(f"the partition value of {column} is not valid: {error}") from None
 
@@ -254,13 +332,13 @@ def of_column(text: str | None, column: StructField) -> Any:
     Raises:
         InvalidLogError: the text is no value of the column's type.
     """
-    value = parse(text, column.type, column=column.name)
+    value = parse(text, column.type, column=column.name, zone=column.zone)
     length = padding_of(column)
     return padded(value, length.limit) if isinstance(value, str) and isinstance(length, Length) else value
 
 
-def parse_value(text: str, data_type: DataType) -> Any:
-    """The internal value of a text that is not empty.
+def parse_value(text: str, data_type: DataType, *, zone: str | None = None) -> Any:
+    """The internal value of a text that is not empty; timestamps without an offset are of ``zone``, or else of UTC.
 
     Raises:
         ValueError: the text is no value of the type.
@@ -278,7 +356,7 @@ def parse_value(text: str, data_type: DataType) -> Any:
     if data_type == DATE:
         return parse_date(re.split(r"[ T]", text.strip(), maxsplit=1)[0])  # some writers let a time of day follow
     if data_type == TIMESTAMP:
-        return parse_timestamp(text)
+        return parse_timestamp(text, local=zone)
     if data_type == TIMESTAMP_NTZ:
         return parse_timestamp(text, zone=False)
     if data_type == BINARY:

@@ -75,12 +75,16 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A column, or a field of a struct; ``metadata`` is the log's free JSON beside it."""
+    """A column, or a field of a struct; ``metadata`` is the log's free JSON beside it.
+
+    ``zone`` is no part of the table: the zone in which the handle reads partition values without an offset.
+    """
 
     name: str
     type: DataType
     nullable: bool = True
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    zone: str | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")

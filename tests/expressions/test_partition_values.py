@@ -171,3 +171,43 @@ def test_decimals_fit_exactly_or_not_at_all(value, kind):
         return
     assert fitted == value
     assert -fitted.as_tuple().exponent == kind.scale
+
+
+NOON = 1_719_828_000_000_000  # 2024-07-01 10:00 UTC
+
+
+@pytest.mark.parametrize(
+    "zone",
+    ["+02:00", "+2", "+02:0", "UTC+2", "UT+02:00", " Europe/Berlin", "Europe/Berlin", " CAT"],
+)
+def test_a_timestamp_names_its_zone_as_in_spark(zone):
+    text = f"2024-07-01 12:00:00{zone}"
+    assert pv.parse_timestamp(text) == NOON
+    with pytest.raises(ValueError, match="without time zone"):
+        pv.parse_timestamp(text, zone=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-07-01 12:00:00[Europe/Berlin]",
+        "2024-07-01 12:00:00 europe/berlin",
+        "2024-07-01 12:00:00 Europe",
+        "2024-07-01 12:00:00 ../Berlin",
+        "2024-07-01 12:00:00 Europe/../Berlin",
+        "2024-07-01 12:00:00 localtime",
+        "2024-07-01 Europe/Berlin",
+    ],
+)
+def test_other_words_are_no_zone(text):
+    with pytest.raises(ValueError, match=r"not a timestamp|normalized"):
+        pv.parse_timestamp(text)
+
+
+def test_a_time_without_zone_is_of_the_one_that_is_given():
+    assert pv.parse_timestamp("2024-07-01 12:00:00", local="Europe/Berlin") == NOON
+    assert pv.parse_timestamp("2024-07-01 10:00:00Z", local="Europe/Berlin") == NOON
+    assert pv.parse_timestamp("2024-07-01 10:00:00") == NOON
+    # The calendar repeats every 400 years, and its changes of clocks with it.
+    later = pv.days_of(12024, 7, 1) - pv.days_of(2024, 7, 1)
+    assert pv.parse_timestamp("+12024-07-01 12:00:00 Europe/Berlin") == NOON + later * pv.DAY

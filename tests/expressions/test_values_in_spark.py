@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from predicate_strategies import SCHEMA, batch_of, rows
 from refdelta.arrow.partition import to_internal
 from refdelta.errors import ExpressionError, PredicateError
+from refdelta.expressions.casting import convert_value
 from refdelta.expressions.evaluate import evaluate_value, value_of
 from refdelta.expressions.expression import to_sql
 from refdelta.expressions.sql import parse_expression
 from refdelta.expressions.sql_text import type_sql
-from refdelta.table.types import DATE, TIMESTAMP, TIMESTAMP_NTZ
+from refdelta.table.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ
 from tiers import examples
 from value_strategies import VALUE_TREES
 
@@ -109,3 +110,25 @@ def failing(frame, known):
         except (PySparkException, Py4JJavaError):  # of Java's own errors it makes none of its own
             continue
         pytest.fail(f"{text} has a value there, and none here: {answer}")
+
+
+ZONES = (
+    "|Z| Z|UTC|GMT|UT|z|utc|+2|+02|+02:00|+0200|+02:00:30|+18:00|+19:00|+2:5|+02:5|-00:00|UTC+2|UTC+02:00|GMT-3"
+    "|UT+01:00|UTC+|Europe/Berlin| Europe/Berlin| America/New_York| US/Eastern| Etc/GMT+5| EST| PST| CST| IST"
+    "| Asia/Calcutta|europe/berlin|[Europe/Berlin]| Berlin| Europe/Berlyn| Europe| posixrules| localtime| Factory| X"
+)
+# The second two are of the hour that is left out, and of the hour that comes twice, in Berlin.
+CLOCKS = (
+    "2024-07-01 12:00:00|2024-01-01T12:00:00.25|2024-03-31 02:30:00|2024-10-27 02:30:00|1850-01-01 00:00:00"
+    "|0001-01-01 00:00:00|12024-07-01 12:00:00|+12024-07-01 12:00:00|2024-07-01|2024-07-01T"
+)
+
+
+def test_zones_in_times_are_read_as_in_spark(spark):
+    texts = [clock + zone for clock in CLOCKS.split("|") for zone in ZONES.split("|")]
+    frame = spark.createDataFrame([(text,) for text in texts], "s string")
+    found = frame.selectExpr("s", "unix_micros(try_cast(s AS timestamp)) AS at").collect()
+    theirs = {row["s"]: row["at"] for row in found}
+    ours = {text: convert_value(text, STRING, TIMESTAMP, lenient=True) for text in texts}
+    different = {text: (ours[text], theirs[text]) for text in texts if ours[text] != theirs[text]}
+    assert not different, "\n".join(map(str, different.items()))

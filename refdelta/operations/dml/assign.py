@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 
 from refdelta import arguments
 from refdelta.arrow.arrays import few_chunks, one_batch, scalar_of, take
+from refdelta.arrow.partition import from_internal
 from refdelta.arrow.schema import arrow_type, to_arrow
 from refdelta.engine.parquet.fit import Fitter, RowMisfitError, plan_fit
-from refdelta.errors import InvalidArgumentError, SchemaMismatchError, unknown_name
+from refdelta.errors import ExpressionError, InvalidArgumentError, SchemaMismatchError, unknown_name
 from refdelta.expressions.assignment import store_assign
 from refdelta.expressions.binding import resolve_column
 from refdelta.expressions.evaluate import evaluate_value
+from refdelta.expressions.exact_cast import fitted_value
 from refdelta.expressions.expression import Column, columns
 from refdelta.expressions.interval_types import INTERVALS
 from refdelta.expressions.sql import parse_expression
@@ -31,7 +33,19 @@ from refdelta.table.column_names import named_path
 from refdelta.table.evolution import as_nullable, without_type
 from refdelta.table.features import GENERATION
 from refdelta.table.row_tracking import ROW_COMMIT_VERSION
-from refdelta.table.types import TIMESTAMP, VOID, ArrayType, DataType, MapType, StructField, StructType, is_nested
+from refdelta.table.types import (
+    DATE,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    is_nested,
+)
 
 if TYPE_CHECKING:
     from refdelta.expressions.expression import Value
@@ -188,9 +202,13 @@ def constants(given: Mapping[str, Any], schema: StructType, timezone: str | None
     for name, value in given.items():
         column = resolve_column(named_path(name, schema), schema)
         try:
-            own = value if zone is None else _in_zone(value, column.type, zone)
-            scalar = _scalar(own, arrow_type(as_nullable(column.type)))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            if isinstance(value, str) and column.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+                # With the names of zones, which Arrow does not know.
+                scalar = from_internal([fitted_value(value, STRING, column.type, zone=timezone)], column.type)[0]
+            else:
+                own = value if zone is None else _in_zone(value, column.type, zone)
+                scalar = _scalar(own, arrow_type(as_nullable(column.type)))
+        except (pa.ArrowException, ExpressionError, TypeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(
                 f"{value!r} cannot be a value of column {name!r}, a {column.type}: {error}{without_type(column.type)}"
             ) from None
