@@ -59,7 +59,7 @@ class Handle:
             from refdelta.engine.log.snapshot import load_snapshot
 
             began = time.monotonic()
-            self.snapshot = load_snapshot(self.store)
+            self.snapshot = load_snapshot(self.store).in_zone(self.timezone)
             self._seen = self.snapshot, began
         else:
             self.pin(version)

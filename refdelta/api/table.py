@@ -43,8 +43,10 @@ class DeltaTable(Statements):
         attempts: how often each statement of this handle may run after conflicts, unless it says otherwise; see
             :class:`~refdelta.transaction.options.StatementOptions`. None for once.
         timezone: the zone, such as ``Europe/Berlin``, of times without one: of ``version``, of other times of travel,
-            and of rows that are written, where :func:`~refdelta.write_deltalake` says how. SQL is not affected: its
-            session has the zone UTC. None: times of travel are UTC, and rows are written as that function says.
+            of rows that are written, where :func:`~refdelta.write_deltalake` says how, and of partition values of the
+            log that have no offset, as Spark writes them in its session's zone. SQL is not affected: its session has
+            the zone UTC. None: times of travel and partition values are UTC, and rows are written as that function
+            says.
 
     Raises:
         TableNotFoundError: there is no table.

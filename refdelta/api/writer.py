@@ -118,7 +118,14 @@ def write_deltalake(
     table = table_or_uri if isinstance(table_or_uri, DeltaTable) else None
     if table is not None and outside:
         raise InvalidArgumentError("outside goes with a URI; a DeltaTable takes it in its constructor")
-    handle = handle_of(table) if table else Handle(_opened(table_or_uri, storage_options, outside))  # type: ignore[arg-type]
+    if table is not None:
+        handle = handle_of(table)
+    else:
+        handle = Handle(_opened(table_or_uri, storage_options, outside), timezone=timezone)  # type: ignore[arg-type]
+
+    def newest() -> Snapshot | None:
+        found = existing(handle.store)
+        return None if found is None else found.in_zone(timezone)
 
     def write(snapshot: Snapshot | None, age: float | None) -> CommitResult:
         if not request.goes_ahead(snapshot):
@@ -133,9 +140,7 @@ def write_deltalake(
     # Data with a length is in memory, and can be read a second time.
     again = request.mode == "append" and hasattr(data, "__len__")
     handle.check_readable_again(data, options)
-    return handle.repeated(
-        lambda: handle.over_newest(write, again=again) if table else write(existing(handle.store), 0.0), options
-    )
+    return handle.repeated(lambda: handle.over_newest(write, again=again) if table else write(newest(), 0.0), options)
 
 
 write_deltalake_async = awaitable(write_deltalake)

@@ -22,7 +22,7 @@ def snapshot_at(store: Store, version: Version, timezone: str | None = None) -> 
     Args:
         store: the table's store.
         version: a version, or a time as a datetime or an ISO 8601 string.
-        timezone: the zone of a time without one; None for UTC.
+        timezone: the zone of a time without one, and of partition values without one; None for UTC.
 
     Raises:
         InvalidArgumentError: it is neither a version nor a time.
@@ -32,7 +32,7 @@ def snapshot_at(store: Store, version: Version, timezone: str | None = None) -> 
     if isinstance(version, bool):
         raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {version!r}")
     if isinstance(version, int):
-        return load_snapshot(store, version)
+        return load_snapshot(store, version).in_zone(timezone)
     given = _parsed(version)
     try:
         found = version_at(store, milliseconds(given, timezone), past_newest=False)
@@ -43,7 +43,7 @@ def snapshot_at(store: Store, version: Version, timezone: str | None = None) -> 
         raise VersionNotFoundError(
             f"{error}; {version} has no zone, and is read as {timezone or 'UTC'}{advice}"
         ) from None
-    return load_snapshot(store, found)
+    return load_snapshot(store, found).in_zone(timezone)
 
 
 def zoned(time: str | dt.datetime, timezone: str | None) -> dt.datetime:

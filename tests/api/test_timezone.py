@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
+import pathlib
 from functools import cache
 from zoneinfo import ZoneInfo
 
@@ -27,6 +29,7 @@ from tiers import examples
 
 BERLIN = "Europe/Berlin"
 TWICE, LEFT_OUT, PLAIN = dt.datetime(2024, 10, 27, 2, 30), dt.datetime(2024, 3, 31, 2, 30), dt.datetime(2024, 7, 1, 12)
+NOON = dt.datetime(2024, 7, 1, 10, tzinfo=dt.UTC)
 LOCAL = pa.timestamp("us")
 INSTANT = pa.timestamp("us", "UTC")
 ZONES = [BERLIN, "UTC", "America/St_Johns", "Australia/Lord_Howe", "Africa/Monrovia", "Asia/Kathmandu", "Pacific/Apia"]
@@ -249,3 +252,101 @@ def test_arrow_s_own_rules_for_a_gap_are_not_spark_s(edge):
     own = pa.compute.assume_timezone(pa.array([LEFT_OUT], LOCAL), BERLIN, ambiguous="earliest", nonexistent=edge)
     assert own.cast(INSTANT).to_pylist() != [in_zone(LEFT_OUT, BERLIN)]
     assert instants(pa.array([LEFT_OUT], LOCAL), BERLIN).to_pylist() == [in_zone(LEFT_OUT, BERLIN)]
+
+
+NEW_YORK = "America/New_York"
+STORED = ["2024-01-15 16:00:00", "2024-03-10 02:30:00", "2024-11-03 01:30:00", "2024-07-01 12:00:00Z"]
+MEANT = [
+    dt.datetime(2024, 1, 15, 21, tzinfo=dt.UTC),
+    dt.datetime(2024, 3, 10, 7, 30, tzinfo=dt.UTC),  # 03:30, since 02:30 is left out
+    dt.datetime(2024, 11, 3, 5, 30, tzinfo=dt.UTC),  # the first of two
+    dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC),
+]
+
+
+@pytest.fixture
+def written_in_new_york(tmp_path):
+    """A table whose partition values are as a session of Spark in New York writes them, the last one but for UTC."""
+    write_deltalake(tmp_path, rows(*MEANT, kind=INSTANT), partition_by=["at"])
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    spelt = dict(zip((f"{one:%Y-%m-%dT%H:%M:%S.%fZ}" for one in MEANT), STORED, strict=True))
+    for action in actions:
+        if "add" in action:
+            action["add"]["partitionValues"]["at"] = spelt[action["add"]["partitionValues"]["at"]]
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    for checksum in log.parent.glob("*.crc"):
+        checksum.unlink()
+    return str(tmp_path)
+
+
+def test_partition_times_without_an_offset_are_of_the_handles_zone(written_in_new_york):
+    table = DeltaTable(written_in_new_york, timezone=NEW_YORK)
+    assert times(table) == MEANT
+    for place, instant in enumerate(MEANT):
+        filters = f"at = timestamp'{instant:%Y-%m-%d %H:%M:%S}Z'"
+        found = table.scan(predicate=filters)
+        assert found.to_table()["id"].to_pylist() == [place]
+        assert len(table.file_uris(filters)) == 1
+        assert pl.DataFrame(table.to_polars(filters=filters).collect())["id"].to_list() == [place]
+    assert times(DeltaTable(written_in_new_york))[0] == dt.datetime(2024, 1, 15, 16, tzinfo=dt.UTC)
+
+
+def test_an_instant_goes_to_the_partition_that_has_it(written_in_new_york):
+    table = DeltaTable(written_in_new_york, timezone=NEW_YORK)
+    write_deltalake(table, rows(*MEANT, kind=INSTANT), mode="append")
+    assert len(table.partitions()) == len(MEANT)
+    assert table.optimize.compact().metrics["numFilesAdded"] == len(MEANT)
+    table.delete("at = timestamp'2024-01-15 21:00:00Z'")
+    assert sorted(times(table)) == sorted(2 * MEANT[1:])
+    again = pa.table({"id": [9], "at": pa.array(MEANT[1:2], INSTANT)})
+    write_deltalake(table, again, mode="overwrite", partition_overwrite="dynamic")
+    assert sorted(times(table)) == sorted([*MEANT[1:2], *2 * MEANT[2:]])
+    assert sorted(times(DeltaTable(written_in_new_york))) == sorted(times(table)), "new values have offsets"
+
+
+def test_a_checkpoint_keeps_partition_times_as_they_are(written_in_new_york):
+    DeltaTable(written_in_new_york, timezone=NEW_YORK).create_checkpoint()
+    assert times(DeltaTable(written_in_new_york))[0] == dt.datetime(2024, 1, 15, 16, tzinfo=dt.UTC)
+    assert times(DeltaTable(written_in_new_york, timezone=NEW_YORK)) == MEANT
+    assert times(DeltaTable(written_in_new_york, version=0, timezone=NEW_YORK)) == MEANT
+
+
+def test_a_conflict_is_decided_in_the_zone_of_the_handle(written_in_new_york):
+    log = pathlib.Path(written_in_new_york) / "_delta_log"
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    add = next(one["add"] for one in actions if one.get("add", {}).get("partitionValues") == {"at": STORED[0]})
+    one = DeltaTable(written_in_new_york, timezone=NEW_YORK).begin(isolation="Serializable")
+    one.delete("at = timestamp'2024-01-15 21:00:00Z'")
+    (log / f"{1:020}.json").write_text(json.dumps({"add": {**add, "path": "of-another-writer.parquet"}}) + "\n")
+    with pytest.raises(errors.ConcurrentAppendException):
+        one.commit()
+
+
+def test_strings_have_the_zone_too():
+    texts = pa.array(["2024-07-01 12:00:00", "2024-07-01T12:00", "2024-07-01", "2024-07-01 10:00:00Z", None])
+    table = table_of(timezone=BERLIN)
+    write_deltalake(table, pa.table({"id": list(range(5)), "at": texts}), mode="append")
+    assert times(table) == [in_zone(PLAIN, BERLIN)] * 2 + [in_zone(dt.datetime(2024, 7, 1), BERLIN)] + [NOON, None]
+    in_utc = table_of()
+    write_deltalake(
+        in_utc, pa.table({"id": [0, 1], "at": ["2024-07-01 12:00:00", "2024-07-01 12:00:00 Asia/Tokyo"]}), mode="append"
+    )
+    assert times(in_utc) == [in_zone(PLAIN, "UTC"), in_zone(PLAIN, "Asia/Tokyo")]
+
+
+def test_strings_of_an_update_are_times_as_in_sql():
+    table = table_of(timezone=BERLIN)
+    write_deltalake(table, rows(PLAIN), mode="append")
+    for text, wanted in [
+        ("2024-07-01 12:00:00", in_zone(PLAIN, BERLIN)),
+        ("2024-07-01 12:00:00 Asia/Tokyo", in_zone(PLAIN, "Asia/Tokyo")),
+        ("2024-07-01", in_zone(dt.datetime(2024, 7, 1), BERLIN)),
+    ]:
+        table.update(new_values={"at": text})
+        assert times(table) == [wanted]
+    with pytest.raises(errors.InvalidArgumentError, match="noon"):
+        table.update(new_values={"at": "noon"})
+    local = table_of(LOCAL)
+    with pytest.raises(errors.InvalidArgumentError, match="at"):
+        local.update(new_values={"at": "2024-07-01 12:00:00+02:00"})

@@ -474,7 +474,8 @@ def _adds(snapshot: Snapshot, files: pa.Table) -> pa.ChunkedArray:
     if properties.write_stats_as_json:
         columns["stats"] = files.column("stats")
     if properties.write_stats_as_struct:
-        values = partition_values_parsed(files, snapshot.schema, snapshot.partition_columns)
+        # The same for every handle: as without a zone.
+        values = partition_values_parsed(files, snapshot.in_zone(None).schema, snapshot.partition_columns)
         if values is not None:
             columns["partitionValues_parsed"] = values
     if properties.write_stats_as_struct or STATS_PARSED in files.column_names:

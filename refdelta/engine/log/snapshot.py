@@ -121,6 +121,7 @@ class Snapshot:
         tracks: whether the columns of row ids and row commit versions are part of the schema; see :meth:`tracked`.
         no_removes_since: a version after which no commit up to this one has a ``remove``.
         newest_checkpoint: the newest checkpoint that the handle of this snapshot knows.
+        timezone: the zone of partition values that are timestamps without an offset; None for UTC.
     """
 
     store: Store
@@ -135,6 +136,7 @@ class Snapshot:
     tracks: bool = False
     no_removes_since: int | None = field(default=None, repr=False)
     newest_checkpoint: NewestCheckpoint = field(default_factory=NewestCheckpoint, repr=False)
+    timezone: str | None = None
 
     @property
     def files(self) -> pa.Table:
@@ -156,6 +158,7 @@ class Snapshot:
         check_type_changes(schema)
         if self.column_mapping_mode == "none":
             schema = without_mapping(schema)
+        schema = self._zoned(schema)
         if not self.tracks:
             return schema
         return StructType((*schema.fields, *hidden_columns(self.metadata.configuration or {})))
@@ -175,7 +178,19 @@ class Snapshot:
         """The table's schema as new files have it: with the marks of the column mapping, and without the columns of row
         tracking. Errors are those of :attr:`schema`.
         """
-        return schema_of(self.metadata)
+        return self._zoned(schema_of(self.metadata))
+
+    def _zoned(self, schema: StructType) -> StructType:
+        """The schema whose partition columns name the zone of their values; see :attr:`StructField.zone`."""
+        if self.timezone is None or not self.metadata.partition_columns:
+            return schema
+        names = {name.lower() for name in self.metadata.partition_columns}
+        fields = (replace(one, zone=self.timezone) if one.name.lower() in names else one for one in schema)
+        return StructType(tuple(fields))
+
+    def in_zone(self, timezone: str | None) -> Snapshot:
+        """The same version for a handle with this zone, see :attr:`timezone`; so are the versions after it."""
+        return self if timezone == self.timezone else replace(self, timezone=timezone)
 
     @cached_property
     def partition_columns(self) -> list[str]:
@@ -356,7 +371,7 @@ class Snapshot:
                     return self._known_by(segment)
         newer = newer or newer_commits(self.store, self.segment, hinted=due)
         if newer is None:  # the log was cleaned up, or the table was replaced
-            return load_snapshot(self.store)
+            return load_snapshot(self.store).in_zone(self.timezone)
         commits, segment = newer
         # Over a network it would cost a single writer one more request for each commit.
         if (commits or not self.store.capabilities.remote) and not self._is_there():
@@ -367,7 +382,7 @@ class Snapshot:
             replayed = _replay(self.store, self.live, commits)
             later = _of_one_table(self._followed_by(segment, replayed))
         except ObjectNotFoundError:
-            return load_snapshot(self.store)
+            return load_snapshot(self.store).in_zone(self.timezone)
         log.debug("%s: read versions %d to %d", self.store.uri, self.version + 1, later.version)
         self._note_vacuums(later, replayed.last)
         return later
@@ -396,6 +411,7 @@ class Snapshot:
         quiet = segment.version if replayed.removes else self.no_removes_since
         base = [*_small_actions(self), *replayed.others]
         later = _fold(self.store, segment, base, replayed.live, replayed.last, quiet, self.newest_checkpoint)
+        later = later.in_zone(self.timezone)
         if later.metadata is self.metadata and later.protocol is self.protocol:
             known = vars(self)
             vars(later).update((name, known[name]) for name in _OF_METADATA if name in known)

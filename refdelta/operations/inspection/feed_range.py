@@ -112,7 +112,7 @@ def changes(
             begun = load_snapshot(snapshot.store, versions[0]).metadata
         # A mapping may have ended since.
         if (snapshot.column_mapping_mode != "none" or mode_of(begun) != "none") and versions[-1] < snapshot.version:
-            read = load_snapshot(snapshot.store, versions[-1])
+            read = load_snapshot(snapshot.store, versions[-1]).in_zone(snapshot.timezone)
         for version, then in {versions[0]: begun, **metadata}.items():
             check_recorded(then, version)
             check_compatible(then, read.metadata, version)

@@ -339,7 +339,7 @@ class TableStream:
         snapshot = self._version
         if snapshot is None or snapshot.version != version:
             try:
-                snapshot = load_snapshot(self._store, version)
+                snapshot = load_snapshot(self._store, version).in_zone(self.made.timezone)
             except (VersionNotFoundError, InvalidLogError) as error:
                 raise VersionNotFoundError(
                     f"the stream has not read all of version {version}, with which it began, and which cannot be read "
