@@ -50,7 +50,11 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "sql": Verb("sql", "Run one statement in Spark's SQL, such as SELECT, INSERT, MERGE or ALTER TABLE."),
     },
     "Write": {
-        "write": Verb("writing", "Write Parquet, CSV or JSON files (one object a line) into TABLE, in one commit."),
+        "write": Verb(
+            "writing",
+            "Write Parquet, CSV or JSON files into TABLE, in one commit: files, folders, patterns, or - for standard "
+            "input.",
+        ),
         "delete": Verb(
             "changing", "Delete the rows of TABLE for which a condition is true; where it is null they stay."
         ),

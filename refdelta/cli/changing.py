@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -87,12 +87,14 @@ def assignments(_context: click.Context, parameter: click.Parameter, values: tup
 )
 @on_a_table
 @click.option("--where", "predicate", metavar="SQL", required=True, help="Which rows; 'true' for all of them.")
+@zone_of_times
 @changing
 def delete(
     table: str,
     storage_options: dict[str, str],
     as_json: bool,
     predicate: str,
+    timezone: str | None,
     isolation: arguments.Isolation | None,
     attempts: int | None,
     row_level: bool | None,
@@ -108,7 +110,7 @@ def delete(
         lambda handle, options: handle.delete(predicate, **options),
     )
     options = _options(isolation, attempts, properties(message, row_level))
-    _perform(open_table(table, storage_options), statement, options, dry_run=dry_run, as_json=as_json)
+    _perform(open_table(table, storage_options, None, timezone), statement, options, dry_run=dry_run, as_json=as_json)
 
 
 @app.command(
@@ -125,6 +127,7 @@ def delete(
     help='A column\'s new value, e.g. "delay=delay + 1"; all see the old values. May be repeated.',
 )
 @click.option("--where", "predicate", metavar="SQL", help="Which rows; all of them unless said.")
+@zone_of_times
 @changing
 def update(
     table: str,
@@ -132,6 +135,7 @@ def update(
     as_json: bool,
     updates: dict[str, str],
     predicate: str | None,
+    timezone: str | None,
     isolation: arguments.Isolation | None,
     attempts: int | None,
     row_level: bool | None,
@@ -149,7 +153,7 @@ def update(
         lambda handle, options: handle.update(updates, predicate=predicate, **options),
     )
     options = _options(isolation, attempts, properties(message, row_level))
-    _perform(open_table(table, storage_options), statement, options, dry_run=dry_run, as_json=as_json)
+    _perform(open_table(table, storage_options, None, timezone), statement, options, dry_run=dry_run, as_json=as_json)
 
 
 @app.command(
@@ -226,10 +230,11 @@ def merge(
     from refdelta.cli.inputs import InputOptions, one_character
     from refdelta.operations.merge.execution import merge as stage_merge
     from refdelta.operations.merge.plan import MergeRequest
+    from refdelta.schema import struct_of
 
     add = _clauses(**clauses)
-    handle = open_table(table, storage_options)
-    given = InputOptions(shape, nulls, one_character(delimiter), pa.schema(handle.schema()), timezone)
+    handle = open_table(table, storage_options, None, timezone)
+    given = InputOptions(shape, nulls, one_character(delimiter), struct_of(handle.schema()), timezone)
     source = _source(sources, given, storage_options)
     if attempts is not None and isinstance(source, pa.RecordBatchReader):
         source = source.read_all()  # a further attempt reads it again
@@ -296,17 +301,13 @@ def _clauses(
 
 
 def _source(sources: tuple[str, ...], options: InputOptions, storage_options: dict[str, str]) -> Any:
-    """A table, or the rows of files. Columns that a file lacks stay missing, and are not read as nulls."""
-    import pyarrow as pa
-
+    """A table, or the rows of files."""
     from refdelta import DeltaTable
     from refdelta.cli.inputs import open_inputs
 
     if len(sources) == 1 and is_table(sources[0], storage_options):
         return DeltaTable(sources[0], storage_options=storage_options or None)
-    found = open_inputs(sources[:1], replace(options, types=None)).schema.names
-    known = pa.schema([field for field in options.types or () if field.name in found])
-    return open_inputs(sources, replace(options, types=known))
+    return open_inputs(sources, options)
 
 
 def _merged(metrics: Mapping[str, Any]) -> str:

@@ -236,7 +236,8 @@ def zone_of_times(command: Command) -> Command:
     return click.option(
         "--timezone",
         metavar="ZONE",
-        help="The zone of times in the files that have none, such as Europe/Berlin or UTC. Not for JSON files.",
+        help="The zone of times that have none, such as Europe/Berlin or UTC: of values in files, of partition values "
+        "in the log, and of versions that are named by a time. Times in SQL are in UTC.",
     )(command)
 
 
@@ -248,7 +249,10 @@ def file_format(command: Command) -> Command:
             "--null", "nulls", metavar="TEXT", multiple=True, help="CSV: a string that means null. May be repeated."
         ),
         click.option(
-            "--format", "shape", type=click.Choice(FORMATS), help="The files' format; by their endings unless said."
+            "--format",
+            "shape",
+            type=click.Choice(FORMATS),
+            help="The files' format; by their endings unless said. Standard input needs it.",
         ),
     ):
         command = decorate(command)
@@ -285,16 +289,20 @@ def named_version(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def open_table(table: str, storage_options: dict[str, str], version: str | None = None) -> DeltaTable:
-    """The handle for ``table``, which is a name if there is a catalog; at a version or time if one was asked for."""
+def open_table(
+    table: str, storage_options: dict[str, str], version: str | None = None, timezone: str | None = None
+) -> DeltaTable:
+    """The handle for ``table``, which is a name if there is a catalog; at a version or time if one was asked for, with
+    the zone of times that have none.
+    """
     from refdelta import DeltaTable
 
     at = None if version is None else named_version(version)
     if (catalog := catalog_in_use(storage_options)) is not None:
         if outside():
             raise click.UsageError("--outside goes with a folder, and not with --catalog")
-        return catalog.table(table, at)
-    return DeltaTable(table, version=at, storage_options=storage_options or None, outside=outside())
+        return catalog.table(table, at, timezone=timezone)
+    return DeltaTable(table, version=at, storage_options=storage_options or None, outside=outside(), timezone=timezone)
 
 
 def store_of(table: str, storage_options: dict[str, str]) -> Store:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from refdelta.cli.app import app
-from refdelta.cli.group import Command, at_a_version, names, on_a_table, open_table
+from refdelta.cli.group import Command, at_a_version, names, on_a_table, open_table, zone_of_times
 from refdelta.cli.render import echo_json, say
 from refdelta.wording import counted
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FORMATS = ("table", "csv", "json", "parquet")
 """The formats of rows that are printed."""
 
+ENDINGS = {"csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet", "pq": "parquet"}
+"""The format of an output file by its ending; JSON is one object a line."""
+
 _SHOWN = 20
 
 
@@ -25,7 +28,7 @@ def _rows(command: Command) -> Command:
     """The options that say which rows are printed, and how."""
     for decorate in (
         click.option(
-            "--output", metavar="FILE", type=click.Path(dir_okay=False), help="A file instead of standard output."
+            "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="A file instead of standard output."
         ),
         click.option(
             "--format",
@@ -40,6 +43,7 @@ def _rows(command: Command) -> Command:
             "--where", "predicate", metavar="SQL", help="Only rows that match, e.g. \"carrier = 'UA' and month < 3\"."
         ),
         click.option("--columns", metavar="A,B", callback=names, help="Only these columns, in this order."),
+        zone_of_times,
     ):
         command = decorate(command)
     return command
@@ -63,6 +67,7 @@ def read(
     version: str | None,
     columns: list[str] | None,
     predicate: str | None,
+    timezone: str | None,
     limit: int | None,
     shape: str | None,
     output: str | None,
@@ -70,7 +75,7 @@ def read(
 ) -> None:
     """Print rows of TABLE."""
     shape = _shape(shape, output, as_json)
-    scan = open_table(table, storage_options, version).scan(columns=columns, predicate=predicate)
+    scan = open_table(table, storage_options, version, timezone).scan(columns=columns, predicate=predicate)
     if explain:
         told = scan.explain()
         if as_json:
@@ -99,6 +104,7 @@ def changes(
     last: str | None,
     columns: list[str] | None,
     predicate: str | None,
+    timezone: str | None,
     limit: int | None,
     shape: str | None,
     output: str | None,
@@ -109,7 +115,7 @@ def changes(
     delta.enableChangeDataFeed was not true have no feed.
     """
     shape = _shape(shape, output, as_json)
-    opened = open_table(table, storage_options, None)
+    opened = open_table(table, storage_options, None, timezone)
     rows = opened.load_cdf(**_end("starting", first), **_end("ending", last), columns=columns, predicate=predicate)
     _print(rows, shape, limit, output)
 
@@ -130,6 +136,7 @@ def changes(
 @click.option("--timeout", type=float, metavar="SECONDS", help="End if nothing comes for so long; 0: what is there.")
 @click.option("--columns", metavar="A,B", callback=names, help="Only these columns, in this order.")
 @click.option("--where", "predicate", metavar="SQL", help="Only rows that match.")
+@zone_of_times
 @click.option("--skip-change-commits", is_flag=True, help="Pass over commits that remove or change rows.")
 @click.option("--ignore-changes", is_flag=True, help="Of commits that change rows, print all rows of files they add.")
 @click.option("--ignore-deletes", is_flag=True, help="Pass over commits that only remove whole files.")
@@ -146,6 +153,7 @@ def follow(
     timeout: float | None,
     columns: list[str] | None,
     predicate: str | None,
+    timezone: str | None,
     **options: bool,
 ) -> None:
     """Print the rows of TABLE, then the changes of each version as they are committed, until Ctrl-C.
@@ -157,7 +165,7 @@ def follow(
     from refdelta.cli.output import echo_change, echo_rows
 
     known: str | int | None = int(since) if since is not None and since.lstrip("-").isdecimal() else since
-    opened = open_table(table, storage_options, None)
+    opened = open_table(table, storage_options, None, timezone)
     for change in opened.follow(known, timeout, columns=columns, filters=predicate, **options):
         if as_json:
             echo_change(change)
@@ -191,8 +199,8 @@ def _shape(shape: str | None, output: str | None, as_json: bool) -> str:
     if as_json and shape not in (None, "json"):
         raise InvalidArgumentError(f"--json and --format {shape} exclude each other")
     if shape is None and output is not None and not as_json:
-        shape = Path(output).suffix.removeprefix(".").lower()
-        if shape not in FORMATS[1:]:
+        shape = ENDINGS.get(Path(output).suffix.removeprefix(".").lower())
+        if shape is None:
             raise InvalidArgumentError(f"{output}: say --format csv, json or parquet")
     shape = shape or ("json" if as_json else "table")
     if shape == "parquet" and output is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from refdelta import DeltaTable, arguments
+    from refdelta.cli.inputs import BadRows
+    from refdelta.table.types import StructType
+    from refdelta.transaction.results import CommitResult
 
 
 @app.command(
@@ -39,6 +44,9 @@ if TYPE_CHECKING:
         "write flights late.csv --mode append --null NA --message 'late arrivals'",
         "write flights march.parquet --mode overwrite --where 'month = 3'",
         "write flights 2026-03-01.csv --mode append --app-id nightly --app-version 20260301",
+        "write flights landing/ --mode append --bad-rows bad.ndjson",
+        "write flights 'landing/2026-*.csv.gz' --mode append",
+        "write flights - --format json --mode append < rows.ndjson",
     ),
 )
 @on_a_table
@@ -51,6 +59,12 @@ if TYPE_CHECKING:
     help="The action where the table exists.",
 )
 @file_format
+@click.option(
+    "--bad-rows",
+    metavar="FILE",
+    help="CSV and JSON: rows that cannot be loaded go to this file, one JSON object a line with the place and the "
+    "reason, and the others are loaded; without it the first of them stops the load.",
+)
 @click.option("--partition-by", metavar="A,B", callback=names, help="Partition columns of a new table.")
 @click.option("--cluster-by", metavar="A,B", callback=names, help="Clustering columns of a new table.")
 @click.option(
@@ -84,6 +98,7 @@ def write(
     shape: str | None,
     nulls: tuple[str, ...],
     delimiter: str,
+    bad_rows: str | None,
     partition_by: list[str] | None,
     cluster_by: list[str] | None,
     schema_mode: arguments.SchemaMode | None,
@@ -99,26 +114,34 @@ def write(
     app_version: int | None,
     isolation: arguments.Isolation | None,
 ) -> None:
-    """Write Parquet, CSV or JSON files (one object a line) into TABLE, in one commit.
+    """Write Parquet, CSV or JSON files into TABLE, in one commit: files, folders, patterns, or - for standard input.
 
-    CSV and JSON files have the types of the table that they go to; where there is none, the types are guessed from
-    the beginning of the first file.
+    JSON is one object a line, or an array of objects. CSV and JSON may be compressed (.gz, .zst). They have the types
+    of the table that they go to; where there is none, the types are guessed from all their values.
     """
     from refdelta import write_deltalake
-    from refdelta.cli.inputs import InputOptions, one_character, open_inputs
+    from refdelta.cli.inputs import BadRows, InputOptions, one_character, open_inputs
+    from refdelta.transaction.results import CommitResult
 
     start = time.monotonic()
     target: str | DeltaTable = table
     place: dict[str, Any] = {"storage_options": storage_options or None, "outside": outside()}
     if catalog_in_use() is not None:
-        target, place = open_table(table, storage_options), {}
+        target, place = open_table(table, storage_options, None, timezone), {}
     options = InputOptions(
         shape, nulls, one_character(delimiter), _types(target, storage_options, schema_mode), timezone
     )
-    with StatusLine() as line:
+    with StatusLine() as line, contextlib.nullcontext() if bad_rows is None else BadRows(bad_rows) as bad:
+        rows = open_inputs(inputs, options, bad, lambda text: say(text, err=True))
+        # With an application's version the load is recorded, and an earlier one is not repeated: then nothing is read.
+        if mode == "append" and options.types is not None and app_id is None:
+            rows, empty = _peeked(rows)
+            if empty:
+                _echo_written(CommitResult(version=None), bad, start, as_json=as_json)
+                return
         result = write_deltalake(
             target,
-            watched(open_inputs(inputs, options), line, "writing"),
+            watched(rows, line, "writing"),
             mode=mode,
             partition_by=partition_by,
             cluster_by=cluster_by,
@@ -136,29 +159,45 @@ def write(
             isolation=isolation,
             **place,
         )
+    _echo_written(result, bad, start, as_json=as_json)
+
+
+def _peeked(rows: pa.RecordBatchReader) -> tuple[pa.RecordBatchReader, bool]:
+    """The same rows, and whether there are none."""
+    import pyarrow as pa
+
+    first = next(rows, None)
+    if first is None:
+        return rows, True
+    return pa.RecordBatchReader.from_batches(rows.schema, itertools.chain([first], rows)), False
+
+
+def _echo_written(result: CommitResult, bad: BadRows | None, start: float, *, as_json: bool) -> None:
+    diverted = "" if bad is None or not bad.count else f"; {counted(bad.count, 'bad row')} in {bad.name}"
     if as_json:
-        echo_json(dict(result))
+        echo_json(dict(result) if bad is None else {**result, "num_bad_rows": bad.count})
     elif result.version is None:
-        say("nothing was written")
+        say(f"nothing was written{diverted}")
     else:
-        rows = counted(result.metrics["num_added_rows"], "row")
+        added = counted(result.metrics["num_added_rows"], "row")
         files = counted(result.metrics["num_added_files"], "file")
-        say(f"version {result.version}: {rows} in {files}, {time.monotonic() - start:.1f} s")
+        say(f"version {result.version}: {added} in {files}, {time.monotonic() - start:.1f} s{diverted}")
 
 
 def _types(
     table: str | DeltaTable, storage_options: dict[str, str], schema_mode: arguments.SchemaMode | None
-) -> pa.Schema | None:
-    import pyarrow as pa
-
+) -> StructType | None:
     from refdelta import DeltaTable
+    from refdelta.schema import struct_of
 
     options = storage_options or None
-    if isinstance(table, DeltaTable):
-        return None if schema_mode == "overwrite" else pa.schema(table.schema())
-    if schema_mode == "overwrite" or not DeltaTable.is_deltatable(table, storage_options=options):
+    if schema_mode == "overwrite":
         return None
-    return pa.schema(DeltaTable(table, storage_options=options).schema())
+    if isinstance(table, DeltaTable):
+        return struct_of(table.schema())
+    if not DeltaTable.is_deltatable(table, storage_options=options):
+        return None
+    return struct_of(DeltaTable(table, storage_options=options).schema())
 
 
 @app.command(

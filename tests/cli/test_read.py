@@ -276,3 +276,19 @@ def test_partitions_of_far_times(cli, tmp_path):
     write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "d": days}), partition_by=["d"])
     assert {row["d"] for row in DeltaTable(tmp_path / "t").partitions()} == {"+10000-01-01", dt.date(1970, 1, 1)}
     assert "+10000-01-01" in cli("files", tmp_path / "t").out
+
+
+def test_partition_times_without_an_offset_have_the_zone_that_is_said(cli, tmp_path):
+    (tmp_path / "a.csv").write_text("id,at\n1,2024-01-15T16:00:00Z\n")
+    assert cli("write", tmp_path / "t", tmp_path / "a.csv", "--partition-by", "at").status == 0
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace("2024-01-15T16:00:00.000000Z", "2024-01-15 16:00:00"))
+    for checksum in log.parent.glob("*.crc"):
+        checksum.unlink()
+    zone, condition = ("--timezone", "America/New_York"), ("--where", "at = timestamp'2024-01-15 21:00:00Z'")
+    assert len(cli("read", tmp_path / "t", *condition, *zone, "--json").json) == 1
+    assert cli("follow", tmp_path / "t", *condition, *zone, "--timeout", "0", "--json").out.count('"id":1') == 1
+    assert cli("update", tmp_path / "t", *condition, "--set", "id=2", "--dry-run").out.startswith(
+        "version 0 would have 0"
+    )
+    assert cli("delete", tmp_path / "t", *condition, *zone).out.startswith("version 1: 1 row deleted")
