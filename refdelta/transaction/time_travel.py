@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from refdelta.engine.log.snapshot import Snapshot, load_snapshot
 from refdelta.engine.log.timestamps import version_at
 from refdelta.errors import InvalidArgumentError, VersionNotFoundError
+from refdelta.table.partition_values import names_zone, parse_timestamp
 
 if TYPE_CHECKING:
     from refdelta_storage import Store
@@ -67,4 +68,18 @@ def _parsed(time: str | dt.datetime) -> dt.datetime:
     try:
         return time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(time)
     except (TypeError, ValueError) as error:
+        if (named := _with_zone(time)) is not None:
+            return named
         raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {time!r}") from error
+
+
+def _with_zone(time: object) -> dt.datetime | None:
+    """A time that names its zone as SQL has it, such as ``2026-03-01 12:00:00 Europe/Berlin``; None for others."""
+    if not isinstance(time, str):
+        return None
+    try:
+        if not names_zone(time):
+            return None
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=parse_timestamp(time))
+    except (ValueError, OverflowError):
+        return None

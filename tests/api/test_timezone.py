@@ -350,3 +350,15 @@ def test_strings_of_an_update_are_times_as_in_sql():
     local = table_of(LOCAL)
     with pytest.raises(errors.InvalidArgumentError, match="at"):
         local.update(new_values={"at": "2024-07-01 12:00:00+02:00"})
+
+
+def test_a_time_of_travel_may_name_a_zone():
+    table = table_of()
+    write_deltalake(table, rows(PLAIN), mode="append", timezone=BERLIN)
+    now = dt.datetime.now(dt.UTC)
+    for zone in (BERLIN, "Asia/Tokyo"):
+        local = (now - dt.timedelta(days=1)).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+        with pytest.raises(errors.VersionNotFoundError):
+            DeltaTable(table.table_uri, version=f"{local:%Y-%m-%d %H:%M:%S} {zone}")
+    with pytest.raises(errors.InvalidArgumentError, match="ISO 8601"):
+        DeltaTable(table.table_uri, version="2024-01-01 00:00:00 Europe/Berlyn")
