@@ -12,6 +12,7 @@ from security.patterns import Used, growth, patterns
 RUN_TIME = {
     "refdelta/catalog/own_files.py": "segments of a key, each of which is a fixed text or has no slash",
     "refdelta/cli/app.py": "names of options, in messages of click",
+    "refdelta/cli/text_files.py": "fields of CSV, of whose alternatives one can match, with possessive repetitions",
     "refdelta/compat/deltalake/statement_context.py": "words of our own, in a message of ours",
     "refdelta/expressions/library/times.py": "a pattern of fields, each of which has a bounded number of digits",
     "refdelta/expressions/like.py": "a piece of LIKE: characters, each of which matches one character",
