@@ -171,9 +171,10 @@ def _array(kind, chosen, many):
     offsets = pa.array(range(many + 1), pa.int32())
     if isinstance(kind, ArrayType):
         return pa.ListArray.from_arrays(offsets, _array(kind.element, chosen, many), type=arrow_type(kind))
-    return pa.MapArray.from_arrays(offsets, pa.array(["a"] * many), _array(kind.value, chosen, many)).cast(
-        arrow_type(kind)
-    )
+    target = arrow_type(kind)
+    parts = [pa.array(["a"] * many), _array(kind.value, chosen, many)]
+    entries = pa.StructArray.from_arrays(parts, fields=[target.key_field, target.item_field])
+    return pa.Array.from_buffers(target, many, [None, offsets.buffers()[1]], children=[entries])
 
 
 def _typed(values, kind):
