@@ -132,7 +132,7 @@ class Query:
         """The rows of others."""
         struct = struct_of(rows.schema)
         where = None if self.where is None else parse_predicate(self.where, struct)
-        found = _Rows(to_arrow(struct), self._kept(rows, where, plan_fit(rows.schema, struct)))
+        found = _Rows(to_arrow(struct), self._kept(rows, where, plan_fit(rows.schema.remove_metadata(), struct)))
         return (
             self._counted(sum(batch.num_rows for batch in found.batches)) if self._counts else self._of(found, struct)
         )
