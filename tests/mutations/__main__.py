@@ -58,6 +58,7 @@ def main() -> None:
         return
     found = 0
     with tempfile.TemporaryDirectory(prefix="refdelta-mutations-") as folder:
+        Path(folder).chmod(0o755)  # some tests become another user, who has to import the package
         copy, reached = Path(folder) / "project", given.reached or Path(folder) / "reached"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_LEFT))
         shutil.copytree(copy, Path(folder) / "noting")
