@@ -14,12 +14,13 @@ from refdelta.arrow.schema import large_schema
 from refdelta.engine.parquet.files import missing_file
 from refdelta.engine.scan.foreign import PYARROW, ForeignFiles
 from refdelta.engine.scan.guarantees import guarantees
+from refdelta.engine.scan.origin import mark, marks_of, note, noted
 from refdelta.engine.scan.scan import missing_files, plan_scan, scan_files
 from refdelta.errors import InvalidArgumentError
 from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from refdelta.engine.log.snapshot import Snapshot
     from refdelta.engine.scan.foreign import Footers
@@ -82,7 +83,7 @@ def dataset_over(
         read_format.make_fragment(file.key, place, partition_expression=condition)
         for file, condition in zip(foreign.files, guarantees(scan, foreign.files, shown), strict=True)
     ]
-    return TableDataset(fragments, shown, read_format, place)
+    return mark(TableDataset(fragments, shown, read_format, place), [scan.snapshot])
 
 
 def _schema(own: pa.Schema, given: pa.Schema | None, large: bool, read_format: ds.ParquetFileFormat) -> pa.Schema:
@@ -107,10 +108,17 @@ def _file_system(given: Any) -> pa_fs.FileSystem | None:
 
 
 class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
-    """A dataset over files that Python code opens, whose scanners make readers without a deadlock.
+    """A dataset over the files of a table. What is made of it is marked with the table's version, too.
 
-    DuckDB, and others, read a dataset by ``scanner(...).to_reader()``; :mod:`refdelta.arrow.scanner` has the reason.
+    DuckDB, and others, read a dataset by ``scanner(...).to_reader()``, which is made without a deadlock:
+    Python code reads the files; :mod:`refdelta.arrow.scanner` has the reason.
     """
+
+    def _scanner_options(self, options: dict[str, Any]) -> Any:
+        """Note the version: pyarrow calls this for each scanner, also where DuckDB makes one."""
+        for snapshot in marks_of(self):
+            note(snapshot)
+        return super()._scanner_options(options)
 
     def scanner(self, *arguments: Any, **options: Any) -> Any:
         """A scan of the dataset, with the arguments of :meth:`pyarrow.dataset.Dataset.scanner`.
@@ -119,8 +127,21 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
             A :class:`TableScanner`. For ``use_threads`` alone, a scanner of pyarrow: ``write_dataset`` asks for
             it so, takes nothing else, and does not make a reader.
         """
-        found = super().scanner(*arguments, **options)
+        found = mark(super().scanner(*arguments, **options), marks_of(self))
         return found if not arguments and options.keys() == {"use_threads"} else TableScanner(found)
+
+    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """The rows in batches, with the arguments of :meth:`pyarrow.dataset.Dataset.to_batches`."""
+        return noted(super().to_batches(*arguments, **options), marks_of(self))
+
+    def get_fragments(self, *arguments: Any, **options: Any) -> Iterator[ds.Fragment]:
+        """The files, with the arguments of :meth:`pyarrow.dataset.Dataset.get_fragments`."""
+        found, read = super().get_fragments(*arguments, **options), marks_of(self)
+        return (mark(fragment, read) for fragment in found)
+
+    def filter(self, expression: ds.Expression) -> Any:
+        """The dataset with a filter, as :meth:`pyarrow.dataset.Dataset.filter` makes it."""
+        return mark(super().filter(expression), marks_of(self))
 
     def replace_schema(self, schema: pa.Schema) -> TableDataset:
         """A copy with another schema. Errors as for :meth:`pyarrow.dataset.Dataset.replace_schema`."""
@@ -129,24 +150,33 @@ class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]
         options, replaced._scan_options = replaced._scan_options, {}  # noqa: SLF001
         made = TableDataset(*replaced.__reduce__()[1])
         made._scan_options = options
-        return made
+        return mark(made, marks_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableDataset, super().__reduce__()[1]
 
 
 class TableScanner:
-    """A scanner of pyarrow, with its methods and properties, but for ``to_reader``. It is an Arrow stream, too."""
+    """A scanner of pyarrow, with its methods and properties. It is an Arrow stream, too.
 
-    def __init__(self, scanner: ds.Scanner):
+    Args:
+        scanner: the scanner of pyarrow, marked with the version that it reads.
+    """
+
+    def __init__(self, scanner: ds.Scanner) -> None:
         self._scanner = scanner
+        mark(self, marks_of(scanner))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_scanner"), name)  # an error, and no endless call, in a copy
 
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches."""
+        return noted(self._scanner.to_batches(), marks_of(self))
+
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a reader."""
-        return reader_of(self._scanner)
+        return mark(reader_of(self._scanner), marks_of(self))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)

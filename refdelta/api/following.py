@@ -238,7 +238,7 @@ class Follower:
         made = self._stream.made
         if self._options.feed:
             return plan_changes(made, files, self._columns, self._filters)
-        return plan_scan(dataclasses.replace(made, live=LiveFiles(files)), self._columns, self._filters)
+        return plan_scan(dataclasses.replace(made, live=LiveFiles(files), named=True), self._columns, self._filters)
 
 
 def _created(made: Snapshot) -> int:

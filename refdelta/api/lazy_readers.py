@@ -17,6 +17,7 @@ from refdelta.arguments import missing_package
 from refdelta.engine.parquet.dv import to_positions
 from refdelta.engine.scan.filters import BoundFilter, informed
 from refdelta.engine.scan.foreign import POLARS, ForeignFiles, grouped
+from refdelta.engine.scan.origin import mark, note
 from refdelta.engine.scan.reader import deleted_rows
 from refdelta.engine.scan.scan import check_whole, missing_files, plan_scan, scan_files
 from refdelta.engine.work.executor import at_most
@@ -71,7 +72,8 @@ def lazy_frame(snapshot: Snapshot, columns: Sequence[str] | None, filters: Any) 
             else:
                 yield frame
 
-    return register_io_source(source, schema=empty.schema, is_pure=True)
+    # The plan of a frame that is made of this one has the function, and by it the version.
+    return register_io_source(mark(source, [snapshot]), schema=empty.schema, is_pure=True)
 
 
 def _no_rows(schema: pa.Schema) -> pa.Table:
@@ -192,12 +194,32 @@ def relation(snapshot: Snapshot, connection: Any, name: str | None) -> duckdb.Du
     if reads == "files" and foreign.files:
         source: Any = _read_parquet(chosen, scan, foreign.found)
     else:
-        source = scan if reads == "stream" else _dataset(scan, foreign)
-        source = chosen.from_arrow(source) if name is None else source
+        source = chosen.from_arrow(scan if reads == "stream" else _dataset(scan, foreign))
+    # DuckDB reads in threads of its own, but it plans a query in the thread that asks for it. It finds that nothing
+    # joins, so that the plan has no trace of this.
+    origin = chosen.from_arrow(_Origin(snapshot)).filter("false").set_alias("origin")
+    source = source.join(origin, "false", how="anti")
     if name is not None:
         chosen.register(name, source)
         source = chosen.table(name)
     return source  # type: ignore[no-any-return]
+
+
+class _Origin:
+    """A stream without rows, by whose schema DuckDB tells that it plans a query with rows of a version. It plans one in
+    the thread that begins to read the result.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __arrow_c_schema__(self) -> object:
+        note(self._snapshot)
+        return pa.schema({"origin": pa.null()}).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        note(self._snapshot)
+        return _no_rows(pa.schema({"origin": pa.null()})).__arrow_c_stream__(requested_schema)
 
 
 def _dataset(scan: Scan, foreign: ForeignFiles) -> Any:

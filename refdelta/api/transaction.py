@@ -115,7 +115,7 @@ class WriteTransaction:
 
         Args:
             data: as :func:`refdelta.write_deltalake` takes it. Data from this table must be of the transaction's
-                version, and count as a read of the whole table.
+                version, and count as a read of the whole table, whatever form they have.
             target_file_size: the size in bytes at which a data file is completed; None for the table's own.
             timezone: as :func:`refdelta.write_deltalake` takes it; None for that of the handle.
 

@@ -12,7 +12,7 @@ from refdelta.api.handle import Handle
 from refdelta.api.transaction import WriteTransaction
 from refdelta.catalog.locations import place_of, uri_of
 from refdelta.catalog.names import spelled_name
-from refdelta.engine.log.managed_log import ManagedStore, Proposal, managed_by
+from refdelta.engine.log.managed_log import TABLE_ID, ManagedStore, Proposal, managed_by
 from refdelta.engine.parquet.files import store_errors
 from refdelta.errors import (
     CommitFailedError,
@@ -293,15 +293,18 @@ class CatalogTransaction:
 
     def _read(self, read: Snapshot) -> None:
         """Record that rows of a table, which may be one of the catalog, are written to another one."""
-        place = place_of(read.store.uri)
-        for part in self._parts.values():
-            if place_of(part.txn.store.uri) == place:
-                return rest_on(part.txn, read.version)
-        for name, seen in self._seen.items():
+        if managed_by(read.store) is None:
+            return  # a table of the file system
+        table_id, place = (read.metadata.configuration or {}).get(TABLE_ID), place_of(read.store.uri)
+        for name, entry in self._entries():
             # By its location: to open a store may take a request for its credentials.
-            if seen.entry.managed and place_of(seen.entry.location) == place:
-                return rest_on(self.table(name)._transaction, read.version)  # noqa: SLF001 - of this package
-        return None
+            if entry.table_id == table_id or (place is not None and place_of(entry.location) == place):
+                rest_on(self.table(name)._transaction, read.version)  # noqa: SLF001 - of this package
+
+    def _entries(self) -> list[tuple[str, Any]]:
+        """The catalog-managed tables: those that the transaction sees, and those that it creates."""
+        seen = [(name, one.entry) for name, one in self._seen.items() if one.entry.managed]
+        return [*seen, *((name, part.entry) for name, part in self._parts.items() if part.created)]
 
     def _read_by(self, version_of: Callable[[str], int | None]) -> None:
         """Record that rows which other processes have read of tables of the catalog are written."""

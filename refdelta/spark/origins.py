@@ -19,6 +19,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from refdelta.api.handle import handle_of
 from refdelta.operations.write.source import place_of, same_place
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ def marked(frame: Any, table: DeltaTable) -> Any:
     the caller named never changes: a write of rows made from it depends on no newer version.
     """
     spark, uri, version = frame.sparkSession, table.store.uri, table.version()
-    if not table.pinned:
+    named = handle_of(table).snapshot.named
+    if not named:
         _Reads.of(spark, uri).add(_moment(spark), version)
-    said = "named" if table.pinned else str(version)
+    said = "named" if named else str(version)
     return frame.alias(f"refdelta_{said}_{_digest(place_of(uri))}_{_digest(table.metadata().id)}")
 
 

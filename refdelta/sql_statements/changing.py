@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from refdelta.api.table import DeltaTable
+from refdelta.engine.scan.origin import mark, marks_of
 from refdelta.errors import InvalidArgumentError
 from refdelta.expressions.binding import resolve_column
 from refdelta.operations.dml.assign import default_of
+from refdelta.operations.write.source import same_place
 from refdelta.sql_statements.query import Item, Query, at_a_query, read_query
 from refdelta.sql_statements.words import without
 from refdelta.table.column_names import named_path
@@ -58,7 +60,7 @@ class _Insert:
         if _has_default(self.query):
             return self._with_defaults(table.schema().struct).run(session)
         source = self.query.found(session)
-        if isinstance(source, DeltaTable) and self.query.version is None and source.table_uri == table.table_uri:
+        if isinstance(source, DeltaTable) and not source.pinned and same_place(source.table_uri, table.table_uri):
             if self.evolves:
                 raise InvalidArgumentError(
                     "WITH SCHEMA EVOLUTION takes rows of other tables, and not of the table itself"
@@ -118,9 +120,8 @@ class _Insert:
                 f"the INSERT has {len(rows.schema)} columns for the {len(names)} columns {', '.join(names)}"
             )
         schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
-        return pa.RecordBatchReader.from_batches(
-            schema, (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
-        )
+        named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+        return mark(pa.RecordBatchReader.from_batches(schema, named), marks_of(rows))
 
 
 def _has_default(query: Query) -> bool:

@@ -170,7 +170,7 @@ def _rows_of(query: Query, session: Session) -> Source:
     found = query.found(session)
     tables = TablesRead()
     if isinstance(found, DeltaTable) and not found.pinned:
-        tables.add(found._handle.snapshot)  # noqa: SLF001 - of the same distribution
+        tables.add([found._handle.snapshot])  # noqa: SLF001 - of the same distribution
     return Source(query.of(found), tables)
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from refdelta.api.handle import handle_of
 from refdelta.api.table import DeltaTable
 from refdelta.arrow.schema import to_arrow
 from refdelta.engine.parquet.fit import plan_fit
+from refdelta.engine.scan.origin import mark, marks_of, noting
 from refdelta.errors import InvalidArgumentError, PredicateError
 from refdelta.expressions.evaluate import evaluate_value, row_mask
 from refdelta.expressions.expression import Column, Value, walk
@@ -87,7 +89,9 @@ class Query:
 
     def table(self, session: Session) -> pa.Table:
         """The rows in memory."""
-        return self.reader(session).read_all()
+        reader = self.reader(session)
+        with noting() as seen:
+            return mark(reader.read_all(), [*marks_of(reader), *seen])
 
     def reader(self, session: Session) -> pa.RecordBatchReader:
         """The rows, batch by batch unless they are ordered.
@@ -114,10 +118,10 @@ class Query:
             one = pa.table({"": [None]})
             return self._of(_Rows(one.schema, iter(one.to_batches())), StructType())
         if isinstance(found, DeltaTable):
-            return self.of_table(found)
+            return mark(self.of_table(found), [handle_of(found).snapshot])
         source = open_source(found)
         source.convert_for(None, None)
-        return self.of_rows(source.reader)
+        return mark(self.of_rows(source.reader), source.tables.known)
 
     def of_table(self, table: DeltaTable) -> pa.RecordBatchReader:
         """The rows of a table at the version of its handle."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ Version = int | str | dt.datetime
 
 
 def snapshot_at(store: Store, version: Version, timezone: str | None = None) -> Snapshot:
-    """The snapshot at a version, or at a time: the last version committed at or before it.
+    """The snapshot at a version, or at a time: the last version committed at or before it. It counts as named.
 
     Args:
         store: the table's store.
@@ -33,7 +34,7 @@ def snapshot_at(store: Store, version: Version, timezone: str | None = None) -> 
     if isinstance(version, bool):
         raise InvalidArgumentError(f"version is an integer, a datetime or an ISO 8601 string, not {version!r}")
     if isinstance(version, int):
-        return load_snapshot(store, version).in_zone(timezone)
+        return dataclasses.replace(load_snapshot(store, version).in_zone(timezone), named=True)
     given = _parsed(version)
     try:
         found = version_at(store, milliseconds(given, timezone), past_newest=False)
@@ -44,7 +45,7 @@ def snapshot_at(store: Store, version: Version, timezone: str | None = None) -> 
         raise VersionNotFoundError(
             f"{error}; {version} has no zone, and is read as {timezone or 'UTC'}{advice}"
         ) from None
-    return load_snapshot(store, found).in_zone(timezone)
+    return dataclasses.replace(load_snapshot(store, found).in_zone(timezone), named=True)
 
 
 def zoned(time: str | dt.datetime, timezone: str | None) -> dt.datetime:

@@ -122,6 +122,8 @@ class Snapshot:
         no_removes_since: a version after which no commit up to this one has a ``remove``.
         newest_checkpoint: the newest checkpoint that the handle of this snapshot knows.
         timezone: the zone of partition values that are timestamps without an offset; None for UTC.
+        named: whether the caller has named this version, or a time. Its rows never change, so that what is made of them
+            does not depend on the table as it is.
     """
 
     store: Store
@@ -137,6 +139,7 @@ class Snapshot:
     no_removes_since: int | None = field(default=None, repr=False)
     newest_checkpoint: NewestCheckpoint = field(default_factory=NewestCheckpoint, repr=False)
     timezone: str | None = None
+    named: bool = False
 
     @property
     def files(self) -> pa.Table:
@@ -361,6 +364,8 @@ class Snapshot:
             InvalidLogError: the new commits break the protocol.
             UnsupportedFeatureError: the table was upgraded to a feature that this engine cannot read.
         """
+        if self.named:
+            return replace(self, named=False).advance()
         # Where a checkpoint is due, another writer may have written it.
         newer, due = None, self.due_for_checkpoint
         if not due:

@@ -190,13 +190,13 @@ def _parted(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _as_table(snapshot: Snapshot, schema: StructType, files: pa.Table, alike: Sequence[StructField]) -> Snapshot:
-    """The feed as a version of a table."""
+    """The feed as a version of a table, and a named one: the changes of a range of versions never change."""
     metadata = msgspec.structs.replace(
         snapshot.metadata,
         schema_string=schema_json(schema),
         partition_columns=[*snapshot.partition_columns, *(field.name for field in alike)],
     )
-    return dataclasses.replace(snapshot, metadata=metadata, live=LiveFiles(files))
+    return dataclasses.replace(snapshot, metadata=metadata, live=LiveFiles(files), named=True)
 
 
 def _feed_values(version: VersionChanges, change: FileChange) -> dict[str, str | None]:

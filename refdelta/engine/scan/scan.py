@@ -22,6 +22,7 @@ from refdelta.engine.log.state import to_descriptor
 from refdelta.engine.parquet.dv import VectorLoader
 from refdelta.engine.parquet.files import SMALL_BYTES
 from refdelta.engine.scan.file_stats import num_deleted, num_records
+from refdelta.engine.scan.origin import mark, note, noted
 from refdelta.engine.scan.reader import FileReader, ReadPlan, ScanFile, count_rows
 from refdelta.engine.work.executor import ThreadExecutor, at_most
 from refdelta.errors import DataFileNotFoundError, InvalidArgumentError, UnsupportedFeatureError
@@ -222,6 +223,15 @@ class Scan(RowStream):
         """
         return self._batches(self.plan)
 
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a ``RecordBatchReader``, marked with the version. Errors as for :meth:`to_batches`."""
+        return mark(super().to_reader(), [self.snapshot])
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow C stream, read while they are consumed."""
+        note(self.snapshot)
+        return super().__arrow_c_stream__(requested_schema)
+
     def to_table(self) -> pa.Table:
         """All rows in memory. Errors as for :meth:`to_batches`."""
         # All rows are kept anyway, so that nothing is gained if readers wait.
@@ -232,7 +242,7 @@ class Scan(RowStream):
         files = scan_files(self)
         if not self.store.capabilities.remote:
             files = [part for file in files for part in _parts(file)]
-        batches = read_files(self, files, plan, budget=budget)
+        batches = noted(read_files(self, files, plan, budget=budget), [self.snapshot])
         if self.parts is None:
             return batches
         return (narrowed(batch, self.schema) for batch in batches)
@@ -243,6 +253,7 @@ class Scan(RowStream):
         Without a filter on rows it follows from statistics, or from the footers of files without them. Errors as for
         :meth:`to_batches`.
         """
+        note(self.snapshot)
         if self.plan.row_filter is not None:
             narrow = ReadPlan(
                 (), self._filter_fields(), self.plan.partition_columns, self.plan.row_filter, self.plan.by_id

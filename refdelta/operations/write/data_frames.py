@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import sys
 import uuid
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from refdelta.engine.scan.origin import marks_of
 from refdelta.errors import InvalidArgumentError, UnsupportedTypeError
 from refdelta.table.evolution import may_fit
 from refdelta.table.types import DOUBLE
@@ -27,6 +29,7 @@ from refdelta.table.types import DOUBLE
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from refdelta.engine.log.snapshot import Snapshot
     from refdelta.table.types import StructType
 
 _POLARS_ADVICE = {
@@ -96,6 +99,36 @@ def _of_lazy(frame: Any, polars: Any) -> pa.RecordBatchReader:
             yield from pa.RecordBatchReader.from_stream(part)
 
     return pa.RecordBatchReader.from_batches(first, batches())
+
+
+def tables_in_plan(data: Any) -> Iterator[Snapshot]:
+    """The versions of tables that a LazyFrame of Polars reads, by its plan; nothing for other data.
+
+    A reader of a table is a function, which Polars calls when the frame is collected, in any thread.
+    """
+    polars: Any = sys.modules.get("polars")
+    if polars is None or not isinstance(data, polars.LazyFrame):
+        return
+    nodes = data._ldf.visit()  # noqa: SLF001 - as Polars' engines do; nothing else shows the functions
+    left = [nodes.get_node()]
+    while left:
+        nodes.set_node(left.pop())
+        left += nodes.get_inputs()
+        with contextlib.suppress(NotImplementedError):  # a kind of node that is not shown, and is no reader
+            for function in _functions(nodes.view_current_node()):
+                yield from marks_of(function)
+
+
+def _functions(node: Any) -> Iterator[object]:
+    """The function of a node that reads rows in Python, and the objects that it has."""
+    function = next(iter(getattr(node, "options", None) or ()), None) if type(node).__name__ == "PythonScan" else None
+    if function is None:
+        return
+    yield function
+    yield from getattr(function, "args", ())  # of a partial function, such as for a dataset
+    for cell in getattr(function, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # it is empty
+            yield cell.cell_contents
 
 
 def _are_uuids(values: list[Any]) -> bool:

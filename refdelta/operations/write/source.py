@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from refdelta.arrow.conversion import conversion
 from refdelta.arrow.scanner import reader_of
-from refdelta.core.log.paths import SAME_STORE
+from refdelta.core.log.paths import SAME_STORE, commit_key
+from refdelta.engine.parquet.files import store_errors
+from refdelta.engine.scan.origin import marks_of, noting
 from refdelta.errors import InvalidArgumentError
 from refdelta.operations.write.append import FileWriter, Rows, WrittenFiles
-from refdelta.operations.write.data_frames import has_no_rows, opened_frame, untyped
+from refdelta.operations.write.data_frames import has_no_rows, opened_frame, tables_in_plan, untyped
+from refdelta_storage.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from refdelta.engine.log.snapshot import Snapshot
@@ -30,21 +33,26 @@ _ACCEPTED = (
 
 
 class TablesRead(msgspec.Struct):
-    """The versions of Delta tables that rows come from. An iterable of tables opens them one after the other.
+    """The versions of Delta tables that rows come from, but for versions that the caller has named.
+
+    Some are known before the rows are read. Those of an iterable of tables, or of a stream of another library that
+    reads tables, are known when it comes to their rows.
 
     Attributes:
-        known: the snapshots that were opened so far.
-        note: called with each snapshot that is opened later, before its rows are read; its errors end the write.
+        known: the snapshots that are known so far.
+        note: called with each snapshot that is found later; its errors end the write.
     """
 
     known: list[Snapshot] = []
     note: Callable[[Snapshot], None] | None = None
 
-    def add(self, snapshot: Snapshot) -> None:
-        """Add a snapshot that is opened."""
-        self.known.append(snapshot)
-        if self.note is not None:
-            self.note(snapshot)
+    def add(self, snapshots: Iterable[Snapshot]) -> None:
+        """Add snapshots that rows come from."""
+        for snapshot in snapshots:
+            if not any(one is snapshot for one in self.known):
+                self.known.append(snapshot)
+                if self.note is not None:
+                    self.note(snapshot)
 
     def each(self, note: Callable[[Snapshot], None]) -> None:
         """Call ``note`` with each snapshot that was opened, and with each that will be opened."""
@@ -145,7 +153,29 @@ def record_reads_of(txn: Transaction, rows: OfTables) -> None:
 def open_source(data: Any) -> Source:
     """Open ``data``, as :func:`refdelta.write_deltalake` takes it. Raises ``InvalidArgumentError`` for other data."""
     tables = TablesRead()
-    return Source(_reader(data, tables), tables, without_rows=has_no_rows(data))
+    with noting() as seen:
+        reader = _reader(data, tables)
+    tables.add(seen)
+    if not isinstance(data, (pa.Table, pa.RecordBatch)):
+        reader = _noted(reader, tables)
+    return Source(reader, tables, without_rows=has_no_rows(data))
+
+
+def _noted(reader: pa.RecordBatchReader, tables: TablesRead) -> pa.RecordBatchReader:
+    """The same rows; the tables that give them, in the thread that reads them, are added to ``tables``."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                with noting() as seen:
+                    batch = next(reader, None)
+            finally:
+                tables.add(seen)
+            if batch is None:
+                return
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 def record_reads(txn: Transaction, tables: TablesRead) -> None:
@@ -157,15 +187,30 @@ def record_reads(txn: Transaction, tables: TablesRead) -> None:
     """
 
     def note(read: Snapshot) -> None:
+        own = txn.snapshot
         if same_place(read.store.uri, txn.store.uri):
             rest_on(txn, read.version)
-        elif txn.snapshot is not None and read.metadata.id == txn.snapshot.metadata.id:
-            # A copy of the table, or the table itself by another URI.
-            txn.read_whole_table()
+        elif own is not None and read.metadata.id == own.metadata.id:
+            if read.version == own.version or not _is_alias(read, own):
+                txn.read_whole_table()
+            else:
+                rest_on(txn, read.version)
         elif txn.reads_elsewhere is not None:
             txn.reads_elsewhere(read)
 
     tables.each(note)
+
+
+def _is_alias(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two snapshots with the same id, of different versions, are of one table by two URIs. The other case is a
+    copy of its folder, which lacks the later version, or has another commit in its place.
+    """
+    key = commit_key(max(one.version, other.version))
+    with store_errors("compare the source with the table"):
+        try:
+            return bool(one.store.get(key) == other.store.get(key))
+        except ObjectNotFoundError:
+            return False
 
 
 def rest_on(txn: Transaction, version: int) -> None:
@@ -209,19 +254,19 @@ def _reader(data: Any, tables: TablesRead) -> pa.RecordBatchReader:
 
 def _of_one(data: Any, tables: TablesRead) -> pa.RecordBatchReader | None:
     """The rows of one object; None for an iterable of batches, and for other data."""
+    tables.add(marks_of(data))
     if isinstance(data, pa.Table):
         return data.to_reader()
     if isinstance(data, pa.RecordBatchReader):
         return data
     if hasattr(data, "pinned") and hasattr(data, "scan"):  # a DeltaTable
-        # A pinned version never changes, so it does not count as a read of the transaction's snapshot.
-        return data.scan().to_reader() if data.pinned else _of_one(data.scan(), tables)
+        return _of_one(data.scan(), tables)
     from refdelta.engine.scan.scan import Scan
 
     held = getattr(data, "_scan", data)  # that of a DeltaTable's scan
     if isinstance(held, Scan):
-        tables.add(held.snapshot)
-        return held.to_reader()
+        return _of_one(held.to_reader(), tables)
+    tables.add(tables_in_plan(data))
     if (frame := opened_frame(data)) is not None:
         return frame
     try:
